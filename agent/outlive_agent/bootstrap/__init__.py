@@ -1,0 +1,1 @@
+"""The text to paste when a machine is created."""

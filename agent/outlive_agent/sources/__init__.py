@@ -1,0 +1,1 @@
+"""Everything that can announce a reclaim: one file each."""

@@ -1,0 +1,1 @@
+"""What the guard runs: a child process or a systemd unit."""

@@ -1,0 +1,74 @@
+"""Every error outlive raises on purpose. Each says what, where, and what to do next.
+
+::
+
+    OutliveError
+    ├── ConfigError               a setting is wrong; nothing was touched
+    ├── StoreError                the object store did not do what was asked
+    │   ├── NotFound              no such object
+    │   ├── AlreadyExists         a create-only put found the key taken
+    │   ├── Denied                the keys are wrong or may not do this
+    │   ├── NoBucket              the bucket or the directory is not there
+    │   ├── StoreFull             no space left
+    │   └── Unavailable           unreachable, overloaded or silent; trying again may help
+    ├── Damaged                   bytes in the store are missing, short or altered
+    ├── Superseded                a newer life of the run exists; this one must stop
+    ├── StateError                the training state can't be saved, or doesn't fit what was saved
+    └── ProtocolError             trainer and agent don't understand each other
+"""
+
+
+class OutliveError(Exception):
+    """What went wrong and where (``str``), and what to do next (``hint``)."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConfigError(OutliveError):
+    """A setting is wrong. All problems at once, one a line; nothing was touched."""
+
+
+class StoreError(OutliveError):
+    """The object store did not do what was asked."""
+
+
+class NotFound(StoreError):
+    """There is no such object."""
+
+
+class AlreadyExists(StoreError):
+    """A create-only put found the key taken (HTTP 409 or 412)."""
+
+
+class Denied(StoreError):
+    """The credentials are wrong, expired, or may not do this."""
+
+
+class NoBucket(StoreError):
+    """The bucket, or the directory above the store, does not exist."""
+
+
+class StoreFull(StoreError):
+    """No space is left where the store keeps its bytes."""
+
+
+class Unavailable(StoreError):
+    """The store is unreachable, overloaded, or went silent. Trying again may help."""
+
+
+class Damaged(OutliveError):
+    """Bytes in the store are missing, short, or altered."""
+
+
+class Superseded(OutliveError):
+    """A newer life of this run exists. This one must stop and delete nothing."""
+
+
+class StateError(OutliveError):
+    """The training state can't be saved, or what was saved doesn't fit this code."""
+
+
+class ProtocolError(OutliveError):
+    """Trainer and agent don't understand each other."""

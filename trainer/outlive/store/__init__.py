@@ -1,0 +1,1 @@
+"""Checkpoints in an object store: keys, manifests, lives, commit, choice, retention. Knows no training."""

@@ -1,0 +1,1 @@
+"""The torch side: what a training script imports."""
