@@ -1,0 +1,34 @@
+.PHONY: help demo check test e2e bench format build
+SETUP := @.ci/setup
+PYTHON := .venv/bin/python
+
+help:    ## this list
+	@grep -hE '^[a-z0-9]+: .*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo:    ## train on real text, be taken away three times, prove the end is the same (3 min)
+	$(SETUP) demo
+	@$(PYTHON) docs/demo/demo.py
+
+check:   ## lint, types, import contracts
+	$(SETUP) check
+	.ci/check
+
+test: check ## everything CI runs: check, then the tests, fast ones first
+	$(SETUP) test
+	$(PYTHON) -m pytest -x tests/objects tests/store tests/staging tests/agent tests/train tests/fault tests/e2e
+
+e2e:     ## real machines: systemd and cloud-init from pasted user-data
+	$(SETUP) test
+	$(PYTHON) -m pytest tests/e2e
+
+bench:   ## what a save costs and how fast a run is back
+	$(SETUP) demo
+	$(PYTHON) docs/bench/bench.py
+
+format:  ## rewrite the code in the one style
+	$(SETUP) check
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix .
+
+build:   ## sdist and wheel into dist/
+	$(SETUP) check
+	$(PYTHON) -m build
