@@ -1,7 +1,8 @@
 """What an agent is doing right now, in a small file that ``outlive status`` reads.
 
-The agent replaces ``status.json`` in its own runtime directory at every change of phase and about once a second while bytes move.
-Nobody needs the agent to answer: a hung or killed agent still leaves its last words, and ``outlive status`` says how old they are.
+The agent replaces ``status.json`` in its own runtime directory at every change of phase and about once a
+second while bytes move. Nobody needs the agent to answer: one that hangs or was killed still leaves its last
+words, and ``outlive status`` says how old they are.
 """
 
 import json
@@ -10,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
+FORMAT, VERSION = "outlive/status", 1
 FILE_NAME = "status.json"
 DAEMON_DIRECTORY = Path("/run/outlive")
 AT_MOST = 1 << 16
@@ -55,7 +58,7 @@ class Status:
 
 
 def runtime_root(environ: Mapping[str, str]) -> Path:
-    """The directory below which agents that this user starts by hand keep their sockets and status, one directory each."""
+    """Where agents that this user starts by hand keep socket and status: a directory each, below this one."""
     if base := environ.get("XDG_RUNTIME_DIR"):
         return Path(base) / "outlive"
     return Path(f"/tmp/outlive-{os.getuid()}")  # noqa: S108 - the agent creates it 0700 and checks the owner
@@ -63,7 +66,7 @@ def runtime_root(environ: Mapping[str, str]) -> Path:
 
 def write(directory: Path, status: Status) -> None:
     """Replace the status file in one go, so that a reader never sees half of it."""
-    document = {"format": "outlive/status", "version": 1, **asdict(status)}
+    document = {"format": FORMAT, "version": VERSION, **asdict(status)}
     draft = directory / f".{FILE_NAME}.new"
     draft.write_text(json.dumps(document) + "\n", encoding="utf-8")
     draft.chmod(0o644)
@@ -71,7 +74,7 @@ def write(directory: Path, status: Status) -> None:
 
 
 def find(environ: Mapping[str, str]) -> list[Status]:
-    """Every agent that this user can see, the daemon first. Files that can't be read or understood are passed over."""
+    """Every agent that this user can see, the daemon first. What can't be understood is passed over."""
     found = (read(path) for root in (DAEMON_DIRECTORY, runtime_root(environ)) for path in _files(root))
     return [status for status in found if status is not None]
 
@@ -83,16 +86,16 @@ def read(path: Path) -> Status | None:
             document = json.loads(file.read(AT_MOST))
     except (OSError, ValueError, RecursionError):
         return None
-    if (
-        not isinstance(document, dict)
-        or document.get("format") != "outlive/status"
-        or document.get("version") != 1
+    if not isinstance(document, dict) or (document.get("format"), document.get("version")) != (
+        FORMAT,
+        VERSION,
     ):
         return None
-    known = {field.name: document.get(field.name) for field in fields(Status)}
-    if isinstance(known["resumed_from"], list):
-        known["resumed_from"] = tuple(known["resumed_from"])
-    return Status(**known) if _sound(known) else None
+    if isinstance(document.get("resumed_from"), list):
+        document["resumed_from"] = tuple(document["resumed_from"])
+    known: dict[str, Any] = {field.name: document.get(field.name) for field in fields(Status)}
+    sound = all(_sound(field.name, field.type, known[field.name]) for field in fields(Status))
+    return Status(**known) if sound and 0 < known["pid"] < 1 << 31 else None
 
 
 def alive(status: Status) -> bool:
@@ -111,38 +114,12 @@ def _files(root: Path) -> Iterator[Path]:
         yield from sorted([*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}")])
 
 
-_NUMBERS = {
-    "life",
-    "trainer_pid",
-    "step",
-    "epoch",
-    "saved_step",
-    "saved_bytes",
-    "sending_step",
-    "sent_bytes",
-    "sending_bytes",
-}
-_SECONDS = {"step_seconds", "saved_seconds"}
-_REQUIRED_TEXT = {"mode", "run", "store", "phase", "started_at", "written_at"}
-
-
-def _sound(known: Mapping[str, object]) -> bool:
-    """Whether every member has its type: the file may be anyone's, where the directory is shared."""
-    for name, value in known.items():
-        if name == "pid":
-            good = type(value) is int and value > 0
-        elif name in _REQUIRED_TEXT:
-            good = isinstance(value, str)
-        elif value is None:
-            good = True
-        elif name in _NUMBERS:
-            good = type(value) is int and value >= 0
-        elif name in _SECONDS:
-            good = type(value) in (int, float)
-        elif name == "resumed_from":
-            good = isinstance(value, tuple) and [type(part) for part in value] == [int, int]
-        else:
-            good = isinstance(value, str)
-        if not good:
-            return False
-    return True
+def _sound(name: str, kind: Any, value: object) -> bool:
+    """Whether a member has its type: the file may be anyone's, where the directory is shared."""
+    if name == "resumed_from":
+        return value is None or (isinstance(value, tuple) and [type(part) for part in value] == [int, int])
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return value >= 0 and (isinstance(value, kind) or isinstance(0.0, kind))
+    return isinstance(value, kind)
