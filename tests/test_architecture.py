@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CODE = sorted(p for top in ("agent", "trainer", "docs", "tests", "cloud-init") for p in (ROOT / top).rglob("*.py"))
+CODE = sorted(
+    p for top in ("agent", "trainer", "docs", "tests", "cloud-init") for p in (ROOT / top).rglob("*.py")
+)
 PRODUCT = [p for p in CODE if p.is_relative_to(ROOT / "agent") or p.is_relative_to(ROOT / "trainer")]
 
 
-@pytest.mark.parametrize("module", ["outlive_agent.__main__", "outlive_agent.guard", "outlive_agent.helper", "outlive.store.commit"])
+@pytest.mark.parametrize(
+    "module",
+    ["outlive_agent.__main__", "outlive_agent.guard", "outlive_agent.helper", "outlive.store.commit"],
+)
 def test_starts_without_torch(module: str) -> None:
     """The agent and the store start in a fresh interpreter without loading torch or numpy."""
     check = f"import {module}, sys; sys.exit(bool({{'torch', 'numpy'}} & sys.modules.keys()))"
@@ -31,9 +36,13 @@ def test_functions_fit_a_screen() -> None:
     for path in PRODUCT:
         for function in _functions(path):
             lines = (function.end_lineno or function.lineno) - function.lineno + 1
-            parameters = len(function.args.posonlyargs) + len(function.args.args) + len(function.args.kwonlyargs)
+            parameters = (
+                len(function.args.posonlyargs) + len(function.args.args) + len(function.args.kwonlyargs)
+            )
             if lines > 50 or parameters > 8:
-                found.append(f"{path.relative_to(ROOT)}:{function.name}: {lines} lines, {parameters} parameters")
+                found.append(
+                    f"{path.relative_to(ROOT)}:{function.name}: {lines} lines, {parameters} parameters"
+                )
     assert [] == found
 
 

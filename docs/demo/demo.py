@@ -1,7 +1,7 @@
 """The main job, shown: train on real text, be taken away three times, and prove that nothing was different.
 
-Run by ``make demo``. Beside the run that is reclaimed goes one that is not, with the same seed. The end of both
-is compared bit for bit: every tensor of model and optimizer, all other state, and the loss of every step.
+Run by ``make demo``. Beside the run that is reclaimed goes one that is not, with the same seed. The end of
+both is compared bit for bit: every tensor of model and optimizer, all other state, and the loss of every step.
 """
 
 import argparse
@@ -13,10 +13,11 @@ import sysconfig
 import time
 from pathlib import Path
 
+from rich.console import Console
+
 from compare import Comparison, compare
 from lives import Ending, Life, Losses, Place, live, read_losses
 from picture import show_curve, show_table
-from rich.console import Console
 
 EPOCHS, STEPS = 3, 360
 EVERY = 25
@@ -65,7 +66,9 @@ def problems(lives: list[Life], verdict: Comparison) -> list[str]:
             found.append(f"life {number} ({life.ended}) ended with exit code {life.exit_code}")
         allowed = EVERY if life.ended == "sigkill" else 0
         if following and not 0 <= following.steps_lost <= allowed:
-            found.append(f"life {number} ({life.ended}) lost {following.steps_lost} steps; allowed are {allowed}")
+            found.append(
+                f"life {number} ({life.ended}) lost {following.steps_lost} steps; allowed are {allowed}"
+            )
     if lives[-1].to_step != STEPS:
         found.append(f"the run ended at step {lives[-1].to_step}, not {STEPS}")
     return found
@@ -98,7 +101,9 @@ def main() -> int:
             raise SystemExit(f"the untouched run failed; see {reference_log.with_suffix('.journal')}")
     finally:
         reference.terminate()
-    verdict = compare(build / "store", "reclaimed", "untouched", whole_series(lives), read_losses(reference_log))
+    verdict = compare(
+        build / "store", "reclaimed", "untouched", whole_series(lives), read_losses(reference_log)
+    )
 
     return report(console, lives, verdict, build.parent / "demo.json", time.monotonic() - began)
 
@@ -126,7 +131,9 @@ def report(console: Console, lives: list[Life], verdict: Comparison, path: Path,
         for life, following in zip(lives, [*lives[1:], None], strict=True)
     ]
     bit_exact = not verdict.differences
-    path.write_text(json.dumps({"reclaims": len(lives) - 1, "bit_exact": bit_exact, "lives": summary}, indent=1))
+    path.write_text(
+        json.dumps({"reclaims": len(lives) - 1, "bit_exact": bit_exact, "lives": summary}, indent=1)
+    )
     answer = "[bold red]no[/bold red]" if found else "[bold green]yes, bit for bit[/bold green]"
     console.print(f"\nThe run outlived its machine three times: {answer}   ({seconds:.0f} s; {path})")
     return 1 if found else 0

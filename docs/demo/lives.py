@@ -1,4 +1,4 @@
-"""One life of the demo's run: ``outlive exec`` started, watched step by step, and taken away in one of three ways."""
+"""One life of the demo's run: ``outlive exec`` started, watched step by step, and taken away."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ NOTICE_SECONDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """What one life did. Steps count from 0 before the first; ``losses`` are hexadecimal, so equal means bit-equal."""
+    """What one life did. Steps count from 0 before the first; ``losses`` are hexadecimal: equal is bit-equal."""
 
     ended: Ending
     exit_code: int
@@ -47,8 +47,17 @@ class Place:
 
     def start(self, log: Path) -> "subprocess.Popen[bytes]":
         """Start ``outlive exec`` on the training; the journal goes to a file beside the log."""
-        train = Path(__file__).with_name("train.py")
-        outlive = [sys.executable, "-m", "outlive_agent", "exec", "--store", str(self.store), "--run", self.run]
+        train = Path(__file__).with_name("transformer.py")
+        outlive = [
+            sys.executable,
+            "-m",
+            "outlive_agent",
+            "exec",
+            "--store",
+            str(self.store),
+            "--run",
+            self.run,
+        ]
         command = [sys.executable, str(train), "--text", str(self.text), "--log", str(log)]
         with log.with_suffix(".journal").open("wb") as journal:
             return subprocess.Popen(
@@ -116,7 +125,7 @@ def _take_away(place: Place, process: "subprocess.Popen[bytes]", ending: Ending)
 
 
 def _descendants(pid: int) -> list[int]:
-    """Children, grandchildren and so on: a machine that vanishes takes the agent, the trainer and its workers at once."""
+    """Children, grandchildren and so on: a machine that vanishes takes agent, trainer and workers at once."""
     found: list[int] = []
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, tasks.read_text().split()):

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from lives import Life
 from rich.console import Console
 from rich.table import Table
+
+from lives import Life
 
 WIDTH, HEIGHT = 68, 12
 NAMES = {"notice": "notice, 5 s", "sigterm": "SIGTERM", "sigkill": "SIGKILL", "finished": "finished"}
@@ -52,7 +53,11 @@ def show_curve(console: Console, losses: dict[int, float], reclaims: Sequence[tu
 def _ticks(marks: dict[int, str], last: int) -> str:
     """Step 1, the reclaims' names under their lines where they fit, the last step."""
     line = [" "] * (WIDTH + 1)
-    for column, text in [(0, "1"), *sorted((c, e) for c, e in marks.items()), (WIDTH - len(str(last)), str(last))]:
+    for column, text in [
+        (0, "1"),
+        *sorted((c, e) for c, e in marks.items()),
+        (WIDTH - len(str(last)), str(last)),
+    ]:
         room = line[max(0, column - 1) : column + len(text) + 1]
         if all(character == " " for character in room) and column + len(text) <= WIDTH + 1:
             line[column : column + len(text)] = text

@@ -1,6 +1,6 @@
-"""A character-level transformer on the source of Python's standard library: the training that the demo takes away.
+"""A character-level transformer on the source of Python's standard library.
 
-Nothing here knows about reclaims. ``--log`` gets one line a step, so that the demo can compare every loss bit for bit.
+Nothing here knows about reclaims. ``--log`` gets one line a step, so that the demo can compare every loss.
 """
 
 import argparse
@@ -19,7 +19,7 @@ BATCHES_PER_EPOCH = 120
 
 
 class Windows(Dataset[Tensor]):
-    """Windows of ``CONTEXT + 1`` characters, each begun a random few characters late: augmentation inside the worker."""
+    """Windows of ``CONTEXT + 1`` characters, each begun a random few late: augmentation in the worker."""
 
     def __init__(self, text: str) -> None:
         self.alphabet = sorted(set(text))
@@ -40,10 +40,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.characters = nn.Embedding(alphabet, width)
         self.positions = nn.Embedding(CONTEXT, width)
-        block = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.1, batch_first=True, norm_first=True)
+        block = nn.TransformerEncoderLayer(
+            width, 4, 4 * width, dropout=0.1, batch_first=True, norm_first=True
+        )
         self.blocks = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, alphabet)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False)
+        self.register_buffer(
+            "mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False
+        )
 
     def forward(self, codes: Tensor) -> Tensor:
         positions = torch.arange(codes.shape[1], device=codes.device)
