@@ -1,0 +1,41 @@
+"""Memory files that two processes hold, sealed so that neither can make the other fault by shrinking them."""
+
+import fcntl
+import mmap
+import os
+
+from outlive.errors import ProtocolError
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+def create(name: str, size: int) -> int:
+    """A sealed memory file of ``size`` bytes; its descriptor is not inherited by programs we start."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def check(fd: int, size: int) -> None:
+    """Refuse a descriptor that is not a sealed memory file of at least ``size`` bytes."""
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError as error:
+        raise ProtocolError("a descriptor that should be a memory file is not one") from error
+    if seals & _SEALS != _SEALS:
+        # An unsealed file could be cut short by its maker, and reading past its end is SIGBUS for the reader.
+        raise ProtocolError("a memory file is not sealed against shrinking and growing")
+    actual = os.fstat(fd).st_size
+    if actual < size:
+        raise ProtocolError(f"a memory file holds {actual} bytes where {size} were announced")
+
+
+def map_file(fd: int, size: int, *, writable: bool, populate: bool = False) -> mmap.mmap:
+    """Map the first ``size`` bytes, shared. ``populate`` touches every page now, not at the first copy."""
+    flags = mmap.MAP_SHARED | (mmap.MAP_POPULATE if populate else 0)
+    return mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
