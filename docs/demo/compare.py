@@ -49,7 +49,7 @@ def compare(store: Path, run: str, reference: str, losses: Losses, reference_los
     statements = [
         f"model and optimizer: {len(names)} tensors, {size / 1e6:.1f} MB: {_verdict(differences, 'tensor')}",
         f"RNG, data position, scheduler, values: {_verdict(differences, 'values')}",
-        f"loss of every step, {len(losses)} computed for {len(expected)} steps: {_verdict(differences, 'loss')}",
+        f"losses, {len(losses)} computed for {len(expected)} steps: {_verdict(differences, 'loss')}",
     ]
     return Comparison(statements=statements, differences=differences)
 

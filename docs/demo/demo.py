@@ -1,7 +1,7 @@
 """The main job, shown: train on real text, be taken away three times, and prove that nothing was different.
 
 Run by ``make demo``. Beside the run that is reclaimed goes one that is not, with the same seed. The end of
-both is compared bit for bit: every tensor of model and optimizer, all other state, and the loss of every step.
+both is compared bit for bit: every tensor of model and optimizer, all other state, every loss.
 """
 
 import argparse

@@ -17,7 +17,7 @@ NOTICE_SECONDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """What one life did. Steps count from 0 before the first; ``losses`` are hexadecimal: equal is bit-equal."""
+    """What one life did. Steps count from 0 before the first; ``losses`` are hexadecimal."""
 
     ended: Ending
     exit_code: int

@@ -2,8 +2,9 @@
 
     python tests/fault/kills.py --trainer 100 --agent 50 --both 50
 
-Every round is one run: ten kills, then it is left to finish, and its end is compared bit for bit with that of a
-run nobody touched. Prints the seed; ``--seed`` repeats the moments. Exit status 1 if anything was lost or differs.
+Every round is one run: ten kills, then it is left to finish, and its end is compared bit for bit with
+that of a run nobody touched. Prints the seed; ``--seed`` repeats the moments. Exit status 1 if anything was
+lost or differs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A small training with all that is easy to lose: dropout, BatchNorm, shuffling workers, a schedule, values."""
+"""A small training with all that is easy to lose: dropout, BatchNorm, shuffling workers, a schedule."""
 
 import argparse
 import random
