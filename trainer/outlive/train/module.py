@@ -1,0 +1,179 @@
+"""A module's state under names that no wrapper changes, and its way back in place.
+
+Walked from the module itself rather than taken from ``state_dict()``, which leaves out non-persistent buffers,
+says nothing of ``requires_grad`` and of train or eval, and carries the prefixes of ``torch.compile`` and DDP.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from outlive.train.tensors import Named, Stored, bits, dtype_name, obstacle, place, revive
+from outlive.train.values import revived
+
+_WRAPPERS = {
+    "OptimizedModule": "_orig_mod",
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+}
+
+
+class TrackedModule:
+    """One module of the user's."""
+
+    def __init__(self, name: str, module: nn.Module) -> None:
+        self.name = name
+        self.module = module
+
+    def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Every parameter under every name it has; tied ones come more than once."""
+        for clean, _, module in _walk(self.module):
+            for key, parameter in module._parameters.items():
+                if parameter is not None:
+                    yield clean + key, parameter
+
+    def capture(self) -> dict[str, Any]:
+        """The tree to save."""
+        frozen = {name for name, parameter in self.parameters() if not parameter.requires_grad}
+        return {
+            "kind": "module",
+            "tensors": {
+                name: Named(tensor=tensor, path=f"{self.name}/{name}", group=0 if name in frozen else 1)
+                for name, tensor in self._tensors().items()
+            },
+            "fleeting": sorted(self._fleeting()),
+            "frozen": sorted(frozen),
+            "eval": sorted({clean for clean, _, module in _walk(self.module) if not module.training}),
+            "extra": {clean: module.get_extra_state() for clean, module in self._with_extra_state()},
+            "hooked": self._hooked(),
+        }
+
+    def problems(self, saved: dict[str, Any]) -> list[str]:
+        """Everything that keeps the saved state from fitting, before anything is touched."""
+        stored: dict[str, Stored] = saved["tensors"]
+        live = self._tensors()
+        fleeting = self._fleeting() | set(saved["fleeting"])
+        found = []
+        for name in [*live, *(name for name in stored if name not in live)]:
+            if name in fleeting:
+                continue
+            where = f"{self.name}.{name}"
+            if name not in stored:
+                found.append(f"{where}: in the model, but not in the checkpoint")
+            elif name not in live:
+                found.append(f"{where}: in the checkpoint, but not in the model")
+            else:
+                found += misfit(where, stored[name], live[name])
+        return found or self._ties(stored, live)
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Put the state back in place, so that nobody's reference to a parameter goes stale."""
+        stored: dict[str, Stored] = saved["tensors"]
+        for name, parameter in self.parameters():
+            bits(parameter).copy_(bits(stored[name].view))
+            parameter.requires_grad_(name not in saved["frozen"])
+        for name, module, key in self._buffers():
+            if name in stored:
+                _refill(module, key, stored[name])
+        for clean, _, module in _walk(self.module):
+            module.training = clean not in saved["eval"]
+        for clean, module in self._with_extra_state():
+            if clean in saved["extra"]:
+                module.set_extra_state(revived(saved["extra"][clean]))
+        if saved["hooked"]:
+            real = {clean: real for clean, real, _ in _walk(self.module)}
+            hooked = {_rename(key, real): revived(value) for key, value in saved["hooked"].items()}
+            self.module.load_state_dict(hooked, strict=False)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = dict(self.parameters())
+        tensors.update((name, module._buffers[key]) for name, module, key in self._buffers())  # type: ignore[misc]
+        return tensors
+
+    def _buffers(self) -> Iterator[tuple[str, nn.Module, str]]:
+        for clean, _, module in _walk(self.module):
+            for key, buffer in module._buffers.items():
+                if buffer is not None:
+                    yield clean + key, module, key
+
+    def _fleeting(self) -> set[str]:
+        """Non-persistent buffers: saved too, but free to come, to go and to change shape."""
+        return {name for name, module, key in self._buffers() if key in module._non_persistent_buffers_set}
+
+    def _with_extra_state(self) -> Iterator[tuple[str, nn.Module]]:
+        for clean, _, module in _walk(self.module):
+            if type(module).get_extra_state is not nn.Module.get_extra_state:
+                yield clean, module
+
+    def _hooked(self) -> dict[str, Any]:
+        """What the module's own hooks put into its ``state_dict()`` beyond what is known here."""
+        known: set[str] = set()
+        for _, real, module in _walk(self.module):
+            known |= {real + key for key in [*module._parameters, *module._buffers, "_extra_state"]}
+        clean = {real: clean for clean, real, _ in _walk(self.module)}
+        everything = self.module.state_dict()
+        return {_rename(key, clean): value for key, value in everything.items() if key not in known}
+
+    def _ties(self, stored: Mapping[str, Stored], live: Mapping[str, Tensor]) -> list[str]:
+        """Two names that were one tensor must be one again, and no others may be."""
+        names = [name for name in live if name in stored and live[name].numel()]
+        now = _first_of_each({name: place(live[name]) for name in names})
+        then = _first_of_each({name: stored[name].place for name in names})
+        found = []
+        for name in names:
+            if now[name] != then[name]:
+                other = now[name] if now[name] != name else then[name]
+                change = "shares" if now[name] != name else "no longer shares"
+                found.append(
+                    f"{self.name}.{name}: {change} its memory with {self.name}.{other}, unlike when saved"
+                )
+        return found
+
+
+def misfit(where: str, stored: Stored, live: Tensor) -> list[str]:
+    """Why the stored tensor cannot be put into the live one."""
+    why = obstacle(live)
+    if why is not None:
+        return [f"{where}: {why}"]
+    if stored.shape != tuple(live.shape):
+        return [f"{where}: shape {list(stored.shape)} in the checkpoint, {list(live.shape)} here"]
+    if stored.dtype != live.dtype:
+        return [f"{where}: {dtype_name(stored.dtype)} in the checkpoint, {dtype_name(live.dtype)} here"]
+    return []
+
+
+def _walk(module: nn.Module, clean: str = "", real: str = "") -> Iterator[tuple[str, str, nn.Module]]:
+    """Every module inside: its prefix without wrappers, its prefix as torch has it, itself."""
+    yield clean, real, module
+    transparent = {_WRAPPERS[kind.__name__] for kind in type(module).__mro__ if kind.__name__ in _WRAPPERS}
+    for key, child in module._modules.items():
+        if child is not None:
+            inner = clean if key in transparent else f"{clean}{key}."
+            yield from _walk(child, inner, f"{real}{key}.")
+
+
+def _refill(module: nn.Module, key: str, stored: Stored) -> None:
+    live = module._buffers[key]
+    if live is None:
+        return
+    overlaps = (
+        live.numel() > 1 and 0 in live.stride()
+    )  # an expanded buffer: one memory cell for many elements
+    if overlaps or live.dtype != stored.dtype or tuple(live.shape) != stored.shape:
+        module._buffers[key] = revive(stored, live.device)
+    else:
+        bits(live).copy_(bits(stored.view))
+
+
+def _rename(key: str, prefixes: Mapping[str, str]) -> str:
+    """Exchange the longest known module prefix of a key."""
+    longest = max((prefix for prefix in prefixes if key.startswith(prefix)), key=len)
+    return prefixes[longest] + key[len(longest) :]
+
+
+def _first_of_each(places: Mapping[str, Hashable]) -> dict[str, str]:
+    """For each name, the first name of the same place."""
+    first: dict[Hashable, str] = {}
+    return {name: first.setdefault(where, name) for name, where in places.items()}

@@ -1,0 +1,138 @@
+"""An optimizer's state by parameter name, so that a reordered parameter never gets another one's moments.
+
+``Optimizer.load_state_dict`` goes by position, and casts float32 moments of bfloat16 parameters to bfloat16.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from outlive.train.tensors import Stored, bits, dtype_name, revive
+from outlive.train.values import revived
+
+
+def is_plain(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether its whole state is ``state`` and ``param_groups``, with no saving and loading of its own."""
+    kind, plain = type(optimizer), torch.optim.Optimizer
+    return kind.state_dict is plain.state_dict and kind.load_state_dict is plain.load_state_dict
+
+
+class TrackedOptimizer:
+    """One optimizer of the user's. `names` gives the tracked modules' names of parameters, by id."""
+
+    def __init__(self, name: str, optimizer: torch.optim.Optimizer) -> None:
+        self.name = name
+        self.optimizer = optimizer
+
+    def capture(self, names: Mapping[int, str]) -> dict[str, Any]:
+        """The tree to save."""
+        keys = self._keys(names)
+        groups = [
+            {**group, "params": [keys[id(parameter)] for parameter in group["params"]]}
+            for group in self.optimizer.param_groups
+        ]
+        return {
+            "kind": "optimizer",
+            "class": type(self.optimizer).__qualname__,
+            "param_groups": groups,
+            "parameters": {
+                keys[id(parameter)]: [
+                    list(parameter.shape),
+                    dtype_name(parameter.dtype),
+                    parameter.device.type,
+                ]
+                for parameter in self._parameters()
+            },
+            "state": {keys[id(parameter)]: dict(state) for parameter, state in self._stateful(keys)},
+            "rest": {
+                key: state for key, state in self.optimizer.state.items() if not isinstance(key, Tensor)
+            },
+            "called": bool(getattr(self.optimizer, "_opt_called", False)),
+        }
+
+    def problems(self, saved: dict[str, Any], names: Mapping[int, str]) -> list[str]:
+        """Everything that keeps the saved state from fitting, before anything is touched."""
+        kind = type(self.optimizer).__qualname__
+        if saved["class"] != kind:
+            return [f"{self.name}: {saved['class']} in the checkpoint, {kind} here"]
+        live, stored = self.optimizer.param_groups, saved["param_groups"]
+        if len(live) != len(stored):
+            return [f"{self.name}.param_groups: {len(stored)} in the checkpoint, {len(live)} here"]
+        keys = self._keys(names)
+        found = []
+        for i, (group, was) in enumerate(zip(live, stored, strict=True)):
+            here = {keys[id(parameter)] for parameter in group["params"]}
+            where = f"{self.name}.param_groups[{i}]"
+            found += [
+                f"{where}: {key} in the checkpoint, but not here" for key in was["params"] if key not in here
+            ]
+            found += [
+                f"{where}: {key} here, but not in the checkpoint" for key in sorted(here - set(was["params"]))
+            ]
+        for parameter in self._parameters():
+            key = keys[id(parameter)]
+            shape, dtype, _ = saved["parameters"].get(key, [None, None, None])
+            if shape is not None and (shape, dtype) != (list(parameter.shape), dtype_name(parameter.dtype)):
+                here_is = f"{dtype_name(parameter.dtype)} {list(parameter.shape)}"
+                found.append(f"{self.name}: {key} is {dtype} {shape} in the checkpoint, {here_is} here")
+        return found
+
+    def restore(self, saved: dict[str, Any], names: Mapping[int, str]) -> None:
+        """Put state and hyperparameters back, exactly as they were saved."""
+        keys = self._keys(names)
+        self.optimizer.state.clear()
+        by_key = {keys[id(parameter)]: parameter for parameter in self._parameters()}
+        for key, state in saved["state"].items():
+            parameter = by_key[key]
+            group = next(group for group in saved["param_groups"] if key in group["params"])
+            was_on = saved["parameters"][key][2]
+            self.optimizer.state[parameter] = {
+                word: _place(word, value, parameter=parameter, group=group, was_on=was_on)
+                for word, value in state.items()
+            }
+        self.optimizer.state.update(revived(saved["rest"]))
+        if saved["called"]:
+            # Else the first scheduler.step() of this life warns that no optimizer step came before it.
+            self.optimizer._opt_called = True  # type: ignore[attr-defined]
+        self.restore_groups(saved)
+
+    def restore_groups(self, saved: dict[str, Any]) -> None:
+        """The hyperparameters alone. Building a scheduler overwrites them, so this may be due again."""
+        for group, was in zip(self.optimizer.param_groups, saved["param_groups"], strict=True):
+            for word, value in was.items():
+                if word == "params":
+                    continue
+                live = group.get(word)
+                if isinstance(live, Tensor) and isinstance(value, Stored) and live.dtype == value.dtype:
+                    bits(live).copy_(bits(value.view))  # a compiled step holds on to this very tensor
+                else:
+                    group[word] = revived(value)
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        for group in self.optimizer.param_groups:
+            yield from group["params"]
+
+    def _keys(self, names: Mapping[int, str]) -> dict[int, str]:
+        """A key for each parameter: its name in a tracked module, or else its place in the groups."""
+        return {
+            id(parameter): names.get(id(parameter), f"[{i}][{j}]")
+            for i, group in enumerate(self.optimizer.param_groups)
+            for j, parameter in enumerate(group["params"])
+        }
+
+    def _stateful(self, keys: Mapping[int, str]) -> Iterator[tuple[nn.Parameter, dict[str, Any]]]:
+        for parameter in self._parameters():
+            if parameter in self.optimizer.state:
+                yield parameter, self.optimizer.state[parameter]
+
+
+def _place(word: str, value: Any, *, parameter: Tensor, group: Mapping[str, Any], was_on: str) -> Any:
+    """A state value on the device where the optimizer would have made it."""
+    if not isinstance(value, Stored):
+        return revived(value)
+    if word == "step" and not (group.get("capturable") or group.get("fused")):
+        return revive(value, "cpu")
+    followed = torch.device(value.device).type == was_on
+    return revive(value, parameter.device if followed else None)

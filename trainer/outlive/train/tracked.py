@@ -1,0 +1,139 @@
+"""The user's objects: what of them is saved, whether it fits, and the order in which it is put back.
+
+Modules first, then whatever has ``state_dict`` (schedulers among it), optimizers last: building or loading a
+scheduler writes into the optimizer's groups, and what was saved must win.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from outlive.errors import ConfigError, StateError
+from outlive.train.module import TrackedModule
+from outlive.train.optimizer import TrackedOptimizer, is_plain
+from outlive.train.values import revived
+
+HINT = (
+    "go back to the code that wrote it, or train under a new run name, "
+    "or resume from an older checkpoint that fits (outlive rewind)"
+)
+
+
+class TrackedObject:
+    """Anything with ``state_dict`` and ``load_state_dict`` that outlive knows nothing else about."""
+
+    def __init__(self, name: str, target: Any) -> None:
+        self.name = name
+        self.target = target
+
+    def capture(self) -> dict[str, Any]:
+        return {"kind": "object", "state": self.target.state_dict()}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        state = revived(saved["state"])
+        if state or not isinstance(self.target, torch.amp.GradScaler):
+            # A scaler that is switched off saves an empty dict, and refuses to load one.
+            self.target.load_state_dict(state)
+
+
+class Tracked:
+    """All objects of one run, by name."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, TrackedModule] = {}
+        self.objects: dict[str, TrackedObject] = {}
+        self.optimizers: dict[str, TrackedOptimizer] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.modules or name in self.objects or name in self.optimizers
+
+    def add(self, name: str, target: object) -> None:
+        if name in self:
+            raise ConfigError(f"{name} is tracked already", hint="give the second object another name")
+        if isinstance(target, nn.Module):
+            self.modules[name] = TrackedModule(name, target)
+        elif isinstance(target, torch.optim.Optimizer) and is_plain(target):
+            self.optimizers[name] = TrackedOptimizer(name, target)
+        else:
+            self.objects[name] = TrackedObject(name, target)
+
+    def capture(self) -> dict[str, Any]:
+        """A tree a name."""
+        names = self._names()
+        trees = {name: module.capture() for name, module in self.modules.items()}
+        trees |= {name: tracked.capture() for name, tracked in self.objects.items()}
+        trees |= {name: optimizer.capture(names) for name, optimizer in self.optimizers.items()}
+        return trees
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Put back what `saved` holds for any of these objects. ``StateError``: nothing was touched."""
+        self._check(saved)
+        names = self._names()
+        for name in self.modules.keys() & saved.keys():
+            self.modules[name].restore(saved[name])
+        for name in [name for name in self.objects if name in saved]:
+            self.objects[name].restore(saved[name])
+        for name in self.optimizers.keys() & saved.keys():
+            self.optimizers[name].restore(saved[name], names)
+
+    def restore_groups(self, saved: dict[str, Any]) -> None:
+        """Optimizers' hyperparameters once more, after something that may have overwritten them."""
+        for name in self.optimizers.keys() & saved.keys():
+            self.optimizers[name].restore_groups(saved[name])
+
+    def half_done(self) -> bool:
+        """Whether gradients lie about. They are not saved, so this is no place for a save."""
+        return any(
+            parameter.grad is not None
+            for module in self.modules.values()
+            for parameter in module.module.parameters()
+        ) or any(
+            parameter.grad is not None
+            for optimizer in self.optimizers.values()
+            for parameter in optimizer._parameters()
+        )
+
+    def forgotten_schedulers(self) -> list[str]:
+        """Optimizers that some scheduler drives which nobody handed to outlive."""
+        seen = {id(getattr(tracked.target, "optimizer", None)) for tracked in self.objects.values()}
+        return [
+            name
+            for name, tracked in self.optimizers.items()
+            if hasattr(tracked.optimizer.step, "_wrapped_by_lr_sched") and id(tracked.optimizer) not in seen
+        ]
+
+    def _names(self) -> dict[int, str]:
+        names: dict[int, str] = {}
+        for module in self.modules.values():
+            for name, parameter in module.parameters():
+                names.setdefault(id(parameter), f"{module.name}.{name}")
+        return names
+
+    def _check(self, saved: dict[str, Any]) -> None:
+        names = self._names()
+        found = []
+        for kind, group in (
+            ("module", self.modules),
+            ("object", self.objects),
+            ("optimizer", self.optimizers),
+        ):
+            for name in group.keys() & saved.keys():
+                if saved[name]["kind"] != kind:
+                    found.append(f"{name}: {saved[name]['kind']} in the checkpoint, {kind} here")
+        if not found:
+            for name in self.modules.keys() & saved.keys():
+                found += self.modules[name].problems(saved[name])
+            for name in self.optimizers.keys() & saved.keys():
+                found += self.optimizers[name].problems(saved[name], names)
+        if found:
+            raise StateError("the checkpoint does not fit this code:\n" + "\n".join(found), hint=HINT)
+
+
+def is_tracked(target: object) -> bool:
+    """Whether it is kept by reference, with its own state; anything else is a plain value."""
+    if isinstance(target, type):
+        return False
+    return callable(getattr(target, "state_dict", None)) and callable(
+        getattr(target, "load_state_dict", None)
+    )
