@@ -1,0 +1,199 @@
+"""The configuration: argument over environment over file over default; wrong settings are told all at once.
+
+Reading it touches nothing but the file. Secrets are never in it, only where to find them.
+"""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outlive.errors import ConfigError
+from outlive_agent.settings.checks import Problems, Section
+from outlive_agent.settings.layers import Layers
+from outlive_agent.settings.naming import run_name_for
+from outlive_agent.settings.reading import COMMAND, read_config, read_store
+from outlive_agent.settings.values import (
+    PROVIDERS,
+    Config,
+    CredentialsFrom,
+    Every,
+    KeepSettings,
+    ReclaimSettings,
+    SaveSettings,
+    StoreSettings,
+    TrainingSettings,
+)
+
+if TYPE_CHECKING:
+    from outlive.objects.interface import ObjectStore
+
+DEFAULT_PATH = Path("/etc/outlive/outlive.yaml")
+AT_MOST = 1 << 20
+
+_FLAGS: dict[str, tuple[str, ...]] = {
+    "run": ("run",),
+    "store": ("store", "location"),
+    "endpoint": ("store", "endpoint"),
+    "region": ("store", "region"),
+    "every": ("save", "every"),
+    "keep": ("save", "keep", "last"),
+    "restarts": ("training", "restarts"),
+    "stop_grace": ("training", "stop_grace"),
+}
+"""What ``add_exec_options`` in cli/options.py adds, and where each flag's value goes."""
+_ENVIRONMENT: dict[str, tuple[str, ...]] = {
+    "OUTLIVE_RUN": ("run",),
+    "OUTLIVE_STORE": ("store", "location"),
+    "OUTLIVE_S3_ENDPOINT": ("store", "endpoint"),
+    "OUTLIVE_S3_REGION": ("store", "region"),
+    "OUTLIVE_EVERY": ("save", "every"),
+}
+
+
+def load(path: Path) -> Config:
+    """The configuration in this file. ``ConfigError`` with everything that is wrong in it."""
+    layers = Layers()
+    problems = _put_file(layers, path)
+    config = read_config(layers.content, problems)
+    problems.raise_any(str(path))
+    return config
+
+
+def for_exec(args: Namespace, environ: Mapping[str, str]) -> Config:
+    """The configuration of ``outlive exec``: flags over environment over ``--config`` or $OUTLIVE_CONFIG.
+
+    ``args`` has ``command`` and whichever flags there are. /etc/outlive/outlive.yaml counts only when it is
+    named: what someone starts by hand must not claim the next life of the machine's own run.
+    """
+    layers = Layers()
+    file = getattr(args, "config", None) or environ.get("OUTLIVE_CONFIG")
+    problems = _put_file(layers, Path(file)) if file else Problems(layers.origins)
+    for name, path in _ENVIRONMENT.items():
+        layers.put_value(path, _absolute(path, environ.get(name) or None), f"${name}")
+    for name, path in _FLAGS.items():
+        layers.put_value(path, _absolute(path, getattr(args, name, None)), f"--{name.replace('_', '-')}")
+    if args.command:
+        layers.put_value(("training", "command"), list(args.command), "the command")
+    _put_defaults(layers, environ)
+    config = read_config(layers.content, problems)
+    problems.raise_any(str(file) if file else "outlive exec")
+    return config
+
+
+def for_reading(store: str | None, config: str | None, environ: Mapping[str, str]) -> StoreSettings:
+    """The store that ``ls`` and the other reading verbs look into.
+
+    The argument, else $OUTLIVE_STORE, else the configuration file (``--config``, $OUTLIVE_CONFIG, or the
+    machine's if it is there), else the local default.
+    """
+    layers = Layers()
+    file = config or environ.get("OUTLIVE_CONFIG") or (str(DEFAULT_PATH) if DEFAULT_PATH.is_file() else None)
+    given = store or environ.get("OUTLIVE_STORE")
+    problems = _put_file(layers, Path(file)) if file and (config or not given) else Problems(layers.origins)
+    for name, path in _ENVIRONMENT.items():
+        if path[0] == "store":
+            layers.put_value(path, _absolute(path, environ.get(name) or None), f"${name}")
+    layers.put_value(("store", "location"), _absolute(("store", "location"), store), "--store")
+    _put_defaults(layers, environ)
+    settings = read_store(Section(layers.content, (), problems).section("store"), problems)
+    problems.raise_any(str(file) if file and not given else "the store")
+    return settings
+
+
+def open_configured_store(settings: Config | StoreSettings, environ: Mapping[str, str]) -> "ObjectStore":
+    """The object store, with its credentials. ``ConfigError`` where they can't be had."""
+    from outlive.objects.location import open_store  # late: boto3 costs a third of a second and 30 MB
+
+    from outlive_agent.settings.credentials import credentials_for
+
+    store = settings.store if isinstance(settings, Config) else settings
+    return open_store(
+        store.location,
+        credentials=credentials_for(store, environ),
+        endpoint=store.endpoint,
+        region=store.region,
+        ca_bundle=store.ca_bundle,
+    )
+
+
+def default_location(environ: Mapping[str, str]) -> str:
+    """The local directory that is the store where nobody names one."""
+    base = environ.get("XDG_DATA_HOME") or ""
+    root = (
+        Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".local" / "share"
+    )
+    return str(root / "outlive")
+
+
+def _put_file(layers: Layers, path: Path) -> Problems:
+    from outlive_agent.settings.document import parse  # late: without a file nobody needs a YAML parser
+
+    document = parse(_text(path), name=str(path), verbatim=frozenset({COMMAND}))
+    problems = Problems(layers.origins)
+    if isinstance(document.content, Mapping):
+        layers.put(document.content, {place: f"line {line}" for place, line in document.lines.items()})
+    else:
+        raise ConfigError(
+            f"{path}: no settings in it", hint="it needs at least 'run:' and 'store:' with a 'location:'"
+        )
+    for repeated in document.repeated:
+        problems.add(repeated, "given twice")
+    return problems
+
+
+def _put_defaults(layers: Layers, environ: Mapping[str, str]) -> None:
+    store, training = layers.content.get("store"), layers.content.get("training")
+    if not isinstance(store, Mapping) or "location" not in store:
+        layers.put_value(("store", "location"), default_location(environ), "the default")
+    if (
+        "run" not in layers.content
+        and isinstance(training, Mapping)
+        and isinstance(training.get("command"), list)
+    ):
+        layers.put_value(("run",), run_name_for(training["command"], Path.cwd()), "the command")
+
+
+def _absolute(path: tuple[str, ...], value: object) -> object:
+    """A relative location means the directory it was typed in; children may run elsewhere."""
+    if path == ("store", "location") and isinstance(value, str) and "://" not in value:
+        return str(Path.cwd() / Path(value).expanduser())
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(AT_MOST + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file", hint="give another with --config") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {(error.strerror or str(error)).lower()}", hint="check the path and its owner"
+        ) from None
+    if len(raw) > AT_MOST:
+        raise ConfigError(f"{path}: larger than 1 MiB, so this is no configuration", hint="check the path")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8", hint="save it as UTF-8") from None
+
+
+__all__ = [
+    "DEFAULT_PATH",
+    "PROVIDERS",
+    "Config",
+    "CredentialsFrom",
+    "Every",
+    "KeepSettings",
+    "ReclaimSettings",
+    "SaveSettings",
+    "StoreSettings",
+    "TrainingSettings",
+    "default_location",
+    "for_exec",
+    "for_reading",
+    "load",
+    "open_configured_store",
+]

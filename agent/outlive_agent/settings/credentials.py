@@ -1,0 +1,94 @@
+"""Fetches the store's keys from where the configuration says. Messages name places, never contents."""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from outlive.errors import ConfigError
+from outlive.objects.credentials import Credentials, find_credentials
+from outlive_agent.settings.values import CredentialsFrom, StoreSettings
+
+AT_MOST = 1 << 16
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
+_WANTED = "write two lines, OUTLIVE_S3_ACCESS_KEY_ID=... and OUTLIVE_S3_SECRET_ACCESS_KEY=..."
+
+
+def credentials_for(store: StoreSettings, environ: Mapping[str, str]) -> Credentials | None:
+    """The keys; None where the configuration names no place: the store looks into the environment itself."""
+    source = store.credentials
+    if source is None:
+        return None
+    if source.env is not None:
+        return _from_environment(source.env, environ)
+    return _from_file(_path(source, environ), private=source.file is not None)
+
+
+def _from_environment(names: tuple[str, ...], environ: Mapping[str, str]) -> Credentials:
+    missing = [name for name in names if not environ.get(name)]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ConfigError(
+            f"store.credentials.env: {' and '.join(missing)} {verb} not set in the environment",
+            hint="set it where the agent starts, or use credentials: {file: /etc/outlive/credentials}",
+        )
+    values = [environ[name] for name in names]
+    return Credentials(
+        access_key=values[0], secret_key=values[1], session_token=values[2] if values[2:] else None
+    )
+
+
+def _path(source: CredentialsFrom, environ: Mapping[str, str]) -> Path:
+    if source.file is not None:
+        return source.file
+    directory = environ.get("CREDENTIALS_DIRECTORY")
+    if not directory:
+        raise ConfigError(
+            f"store.credentials.systemd: {source.systemd} can't be read, since systemd started no unit here",
+            hint=f"run this from a unit with LoadCredential={source.systemd}:/etc/outlive/credentials",
+        )
+    return Path(directory) / str(source.systemd)
+
+
+def _from_file(path: Path, *, private: bool) -> Credentials:
+    try:
+        with path.open("rb") as file:
+            # Asked of the open file: a check by name could be of another file than the one that is read.
+            if private and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
+                raise ConfigError(f"{path}: every user of this machine can read it", hint=f"chmod 600 {path}")
+            raw = file.read(AT_MOST + 1)
+    except OSError as error:
+        reason = (error.strerror or "it can't be read").lower()
+        raise ConfigError(f"{path}: {reason}", hint=_hint(error, path)) from None
+    try:
+        found = find_credentials(None, _variables(path, raw))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}", hint=_WANTED) from None
+    if found is None:
+        raise ConfigError(f"{path}: no keys in it", hint=_WANTED)
+    return found
+
+
+def _variables(path: Path, raw: bytes) -> dict[str, str]:
+    """The assignments of an environment file: comments, empty lines, ``export`` and quotes as usual."""
+    if len(raw) > AT_MOST:
+        raise ConfigError(f"{path}: too large to hold keys", hint=_WANTED)
+    variables = {}
+    for number, line in enumerate(raw.decode("utf-8", "replace").splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        match = _LINE.fullmatch(text)
+        if match is None:
+            raise ConfigError(f"{path}, line {number}: not NAME=VALUE", hint=_WANTED)
+        value = match[2].strip()
+        quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
+        variables[match[1]] = value[1:-1] if quoted else value
+    return variables
+
+
+def _hint(error: OSError, path: Path) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{_WANTED}, then chmod 600 {path}"
+    return "run this as the user who owns it"
