@@ -28,7 +28,7 @@ _LONGEST = timedelta(days=36500)
 
 def parse_duration(text: str) -> timedelta:
     """``30s``, ``1h30m``, ``3 min 12 s``, ``500ms``, ``2 days``. ``ValueError`` says what is allowed."""
-    if not re.match(DURATION_PATTERN, text):
+    if not re.fullmatch(DURATION_PATTERN, text):
         raise ValueError("a duration with its unit, such as 30s, 5 min, 2h or 1h30m")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PIECE.findall(text))
     return timedelta(seconds=min(seconds, _LONGEST.total_seconds()))
@@ -36,7 +36,7 @@ def parse_duration(text: str) -> timedelta:
 
 def parse_steps(text: str) -> int:
     """``200 steps``. ``ValueError`` says what is allowed."""
-    if not re.match(STEPS_PATTERN, text):
+    if not re.fullmatch(STEPS_PATTERN, text):
         raise ValueError("a number of steps, such as 200 steps")
     return int(text.split("s")[0])
 

@@ -24,7 +24,7 @@ def matching(pattern: str, allowed: str) -> Callable[[object], str]:
     """A reader of text that fits ``pattern``."""
 
     def read(value: object) -> str:
-        if isinstance(value, str) and re.match(pattern, value):
+        if isinstance(value, str) and re.fullmatch(pattern, value):
             return value
         quoted = "" if isinstance(value, str | list | dict | None) else "; put it into quotes"
         raise ValueError(allowed + quoted)
@@ -82,7 +82,7 @@ def every(value: object) -> Every:
     """``auto``, a duration, or a number of steps."""
     if value == "auto":
         return Every()
-    if isinstance(value, str) and re.match(STEPS_PATTERN, value):
+    if isinstance(value, str) and re.fullmatch(STEPS_PATTERN, value):
         return Every(steps=parse_steps(value))
     try:
         return Every(duration=duration(value))
