@@ -12,6 +12,7 @@
     │   ├── StoreFull             no space left
     │   └── Unavailable           unreachable, overloaded or silent; trying again may help
     ├── Damaged                   bytes in the store are missing, short or altered
+    ├── Cancelled                 a transfer was stopped because its caller asked for it
     ├── Superseded                a newer life of the run exists; this one must stop
     ├── StateError                the training state can't be saved, or doesn't fit what was saved
     └── ProtocolError             trainer and agent don't understand each other
@@ -60,6 +61,10 @@ class Unavailable(StoreError):
 
 class Damaged(OutliveError):
     """Bytes in the store are missing, short, or altered."""
+
+
+class Cancelled(OutliveError):
+    """A transfer was stopped because its caller asked for it. What it had sent is ignored by readers."""
 
 
 class Superseded(OutliveError):
