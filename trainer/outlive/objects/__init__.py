@@ -1,1 +1,1 @@
-"""An object store, any: the interface, three implementations, and what makes them reliable. Knows no checkpoint."""
+"""Any object store: the interface, three implementations, and what makes them reliable."""

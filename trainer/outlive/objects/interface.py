@@ -30,11 +30,12 @@ class Limits:
 
 
 class ObjectStore(Protocol):
-    """Flat keys to bytes. Keys are relative to the store's prefix, with ``/`` between parts, and never begin or end with it.
+    """Flat keys to bytes.
 
-    All methods may be called from many threads at once. All raise the errors of :mod:`outlive.errors` and no others:
-    ``Denied``, ``NoBucket``, ``StoreFull``, ``Unavailable``, each naming the store and the key. An object is seen whole or not
-    at all, and a listing shows every ``put`` that has returned.
+    Keys are relative to the store's prefix, with ``/`` between parts, and never begin or end with it.
+    All methods may be called from many threads at once. All raise the errors of :mod:`outlive.errors` and no
+    others: ``Denied``, ``NoBucket``, ``StoreFull``, ``Unavailable``, each naming the store and the key. An
+    object is seen whole or not at all, and a listing shows every ``put`` that has returned.
     """
 
     @property
@@ -46,19 +47,31 @@ class ObjectStore(Protocol):
     def limits(self) -> Limits: ...
 
     def put(self, key: str, body: Body, *, create_only: bool = False) -> None:
-        """Store ``body`` durably. ``AlreadyExists`` if ``create_only`` and the key is taken; nothing is changed then."""
+        """Store ``body`` durably.
+
+        ``AlreadyExists`` if ``create_only`` and the key is taken; nothing is changed then.
+        """
         ...
 
     def get(self, key: str, *, at_most: int) -> bytes:
-        """The whole object. ``NotFound``; ``Damaged`` if it is longer than ``at_most`` bytes (nothing more is read)."""
+        """The whole object.
+
+        ``NotFound``; ``Damaged`` if it is longer than ``at_most`` bytes (nothing more is read).
+        """
         ...
 
     def read_into(self, key: str, buffer: memoryview) -> None:
-        """Fill ``buffer`` with the object. ``NotFound``; ``Damaged`` if the object's length is not the buffer's."""
+        """Fill ``buffer`` with the object.
+
+        ``NotFound``; ``Damaged`` if the object's length is not the buffer's.
+        """
         ...
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """All objects whose key begins with ``prefix`` and is greater than ``after``, in ascending order of the key's bytes."""
+        """All objects whose key begins with ``prefix`` and is greater than ``after``.
+
+        In ascending order of the key's bytes.
+        """
         ...
 
     def delete(self, keys: Sequence[str]) -> None:

@@ -1,0 +1,91 @@
+"""What a store really does, found by trying. Neither its name nor one answer in sequence proves it."""
+
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from outlive.errors import AlreadyExists, NotFound, StoreError
+from outlive.objects.interface import ObjectStore
+
+_ROUNDS = 3
+_WRITERS = 8
+_FOLDER = ".outlive-probe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the probe has seen. ``missing``: a line for each thing that the user should be told."""
+
+    create_only: bool
+    lists_at_once: bool
+    deletes: bool
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        lines = []
+        if not self.create_only:
+            lines.append("it lets several writers create the same object: fencing is best effort")
+        if not self.lists_at_once:
+            lines.append("its listings lag behind: a newer life or checkpoint may be seen late")
+        if not self.deletes:
+            lines.append("these credentials may not delete: nothing can be pruned")
+        return tuple(lines)
+
+
+@runtime_checkable
+class Assuming(Protocol):
+    """A store that can be told what a probe has found."""
+
+    def assume(self, *, create_only: bool) -> None: ...
+
+
+def probe(store: ObjectStore) -> Capabilities:
+    """Try it, tell the store what was found, and leave nothing behind. The store's errors are passed up.
+
+    Many writers at once: some servers refuse a second object in sequence but let several win a race.
+    """
+    if isinstance(store, Assuming):
+        store.assume(create_only=True)
+    folder = f"{_FOLDER}/{secrets.token_hex(8)}"
+    keys = [f"{folder}/{number}" for number in range(_ROUNDS)]
+    deletes = True
+    try:
+        create_only = all([_one_winner(store, key) for key in keys])
+        listed = [info.key for info in store.list(f"{folder}/")]
+    finally:
+        try:
+            store.delete(keys)
+        except StoreError:
+            deletes = False
+    if isinstance(store, Assuming):
+        store.assume(create_only=create_only)
+    return Capabilities(create_only=create_only, lists_at_once=listed == keys, deletes=deletes)
+
+
+def _one_winner(store: ObjectStore, key: str) -> bool:
+    """Whether the object holds what the only winner wrote. No winner: its answer was lost, no fault."""
+    nonces = [secrets.token_hex(16).encode() for _ in range(_WRITERS)]
+    start = threading.Barrier(_WRITERS)
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        wins = list(writers.map(_writer(store, key, start), nonces))
+    winners = [nonce for nonce, won in zip(nonces, wins, strict=True) if won]
+    try:
+        held = store.get(key, at_most=64)
+    except NotFound:
+        return False
+    return len(winners) <= 1 and held in (winners or nonces)
+
+
+def _writer(store: ObjectStore, key: str, start: threading.Barrier) -> Callable[[bytes], bool]:
+    def write(nonce: bytes) -> bool:
+        start.wait()
+        try:
+            store.put(key, nonce, create_only=True)
+        except AlreadyExists:
+            return False
+        return True
+
+    return write
