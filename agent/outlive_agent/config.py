@@ -113,7 +113,7 @@ def open_configured_store(settings: Config | StoreSettings, environ: Mapping[str
         credentials=credentials_for(store, environ),
         endpoint=store.endpoint,
         region=store.region,
-        ca_bundle=store.ca_bundle,
+        ca_bundle=None if store.ca_bundle is None else str(store.ca_bundle),
     )
 
 

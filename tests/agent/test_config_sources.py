@@ -1,4 +1,4 @@
-"""Where a setting comes from (argument over environment over file over default), and the keys of the store."""
+"""Where a setting comes from (argument over environment over file over default), and the store's keys."""
 
 from argparse import Namespace
 from pathlib import Path

@@ -1,0 +1,68 @@
+"""One parser a verb, all of one shape: examples below the options, mistakes told like every other error."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from outlive_agent.exits import Exit
+
+_PLACES = "default: $OUTLIVE_STORE, else the store in the configuration file, else ~/.local/share/outlive"
+
+
+class VerbParser(argparse.ArgumentParser):
+    """The arguments of one verb. ``examples`` are pairs of a command line and what it does."""
+
+    def __init__(self, verb: str, summary: str, *, examples: Sequence[tuple[str, str]] = ()) -> None:
+        width = max((len(line) for line, _ in examples), default=0)
+        shown = "\n".join(f"  {line:<{width}}  {purpose}".rstrip() for line, purpose in examples)
+        super().__init__(
+            prog=f"outlive {verb}",
+            description=summary,
+            epilog=f"examples:\n{shown}" if shown else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in the command line, and what was perhaps meant."""
+        unknown = message.removeprefix("unrecognized arguments: ").split(" ")[0]
+        near = difflib.get_close_matches(unknown.partition("=")[0], self._option_string_actions, n=1)
+        hint = f"{near[0]}, or {self.prog} --help" if near and message != unknown else f"{self.prog} --help"
+        print(f"Error: {message}\nTry:   {hint}", file=sys.stderr)
+        raise SystemExit(Exit.USAGE)
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """Where to look; the same for every verb that reads a store."""
+    places = parser.add_argument_group("where")
+    places.add_argument("--store", metavar="LOCATION", help=f"s3://bucket/prefix or a directory ({_PLACES})")
+    places.add_argument("--config", metavar="FILE", help="instead of /etc/outlive/outlive.yaml")
+    add_json(places)
+
+
+def add_json(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for programs")
+
+
+def add_exec_options(parser: argparse.ArgumentParser) -> None:
+    """The settings that ``outlive exec`` takes as flags; :func:`outlive_agent.config.for_exec` reads them."""
+    group = parser.add_argument_group(
+        "settings (a flag wins over its variable, that over the configuration file)"
+    )
+    for flag, metavar, purpose in _EXEC_OPTIONS:
+        group.add_argument(flag, metavar=metavar, help=purpose, type=int if metavar == "COUNT" else str)
+
+
+_EXEC_OPTIONS = (
+    ("--config", "FILE", "a configuration file ($OUTLIVE_CONFIG)"),
+    ("--run", "NAME", "the run's name, by default directory-script ($OUTLIVE_RUN)"),
+    ("--store", "LOCATION", "s3://bucket/prefix, or a directory: ~/.local/share/outlive ($OUTLIVE_STORE)"),
+    ("--endpoint", "URL", "the S3 API's address ($OUTLIVE_S3_ENDPOINT)"),
+    ("--region", "NAME", "the store's region ($OUTLIVE_S3_REGION)"),
+    ("--every", "INTERVAL", "how often to save: auto, 30s, '200 steps' ($OUTLIVE_EVERY)"),
+    ("--keep", "COUNT", "how many of the newest checkpoints stay: 3"),
+    ("--restarts", "COUNT", "how many crashes in a row are answered by a restart: 3"),
+    ("--stop-grace", "DURATION", "how long the command may take to stop once asked: 30s"),
+)
