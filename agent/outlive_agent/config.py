@@ -104,7 +104,6 @@ def for_reading(store: str | None, config: str | None, environ: Mapping[str, str
 def open_configured_store(settings: Config | StoreSettings, environ: Mapping[str, str]) -> "ObjectStore":
     """The object store, with its credentials. ``ConfigError`` where they can't be had."""
     from outlive.objects.location import open_store  # late: boto3 costs a third of a second and 30 MB
-
     from outlive_agent.settings.credentials import credentials_for
 
     store = settings.store if isinstance(settings, Config) else settings

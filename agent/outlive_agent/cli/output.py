@@ -1,7 +1,7 @@
 """What the reading verbs print: tables and facts for people, one JSON document for programs.
 
-A terminal's width is kept to; a pipe gets whole lines. Colours only on a terminal. Where the locale is not UTF-8
-everything is plain ASCII, and text from a store can never steer the terminal.
+A terminal's width is kept to; a pipe gets whole lines. Colours only on a terminal. Plain ASCII where the locale
+is not UTF-8, and text from a store can never steer the terminal.
 """
 
 import json
@@ -23,7 +23,7 @@ _ASCII = str.maketrans({"…": "...", "→": "->", "·": "-"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``priority`` 0 always stays; the higher, the sooner it goes where it is narrow."""
+    """One column of a table. ``priority`` 0 always stays; the higher, the sooner it goes."""
 
     title: str
     right: bool = False
