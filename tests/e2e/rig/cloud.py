@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TypeVar
 
@@ -102,10 +103,11 @@ class Cloud:
 
     def close(self) -> None:
         """Close the servers and let the network go. Close the guests first."""
-        for forward in self._forwards:
-            forward.close()
-        self.metadata.close()
-        self._network.close()
+        with ExitStack() as each:  # all of it, also when one fails
+            each.callback(self._network.close)
+            each.callback(self.metadata.close)
+            for forward in self._forwards:
+                each.callback(forward.close)
 
     def __enter__(self) -> "Cloud":
         return self

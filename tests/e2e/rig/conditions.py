@@ -15,6 +15,8 @@ class Guest(Protocol):
 
     @property
     def journal(self) -> Journal: ...
+    @property
+    def boot_id(self) -> str: ...
     def exists(self, path: str) -> bool: ...
     def read(self, path: str) -> str: ...
     def unit(self, name: str) -> Mapping[str, str]: ...
@@ -28,15 +30,14 @@ class Condition(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """A line that contains `text`; the `count`th of them, over all boots of the disk unless `boot` says."""
+    """A line of this boot that contains `text`; the `count`th of them."""
 
     text: str
     unit: str = ""
     count: int = 1
-    boot: str = ""
 
     def __call__(self, guest: Guest) -> Entry | None:
-        lines = guest.journal.entries(unit=self.unit, boot=self.boot)
+        lines = guest.journal.entries(unit=self.unit, boot=guest.boot_id)
         found = [entry for entry in lines if self.text in entry.message]
         return found[self.count - 1] if len(found) >= self.count else None
 

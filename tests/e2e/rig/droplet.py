@@ -4,8 +4,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from e2e.rig.image import Release, ensure_image
 from e2e.rig.inside import run_inside
 from e2e.rig.journal import Journal
 from e2e.rig.owner import owner
+from e2e.rig.packages import Equipment
 from fakes.metadata import Machine
 
 T = TypeVar("T")
@@ -34,8 +34,7 @@ class Droplet:
         *,
         datasource: Datasource = "nocloud",
         release: Release = "bookworm",
-        binds: Mapping[str, Path] | None = None,
-        files: Mapping[str, str] | None = None,
+        equipment: Sequence[Equipment] = (),
     ) -> None:
         lower = ensure_image(release).resolve()
         self.name = owner().next_name()
@@ -43,6 +42,7 @@ class Droplet:
         self.address = address(self.number)
         self._cloud = cloud
         self._boot: Boot | None = None
+        self._boot_id = ""
         folder = owner().folder / self.name
         for part in ("upper", "work", "root"):
             (folder / part).mkdir(parents=True)
@@ -53,12 +53,13 @@ class Droplet:
             lower=lower,
             machine_id=secrets.token_hex(16),
             init=INIT if datasource == "digitalocean" else None,
-            binds=dict(binds or {}),
+            binds={there: here for item in equipment for there, here in item.binds.items()},
         )
         self.journal = Journal(folder / "upper/var/log/journal")
         settle(self._layers, machine_id=self._hardware.machine_id)
-        for path, text in (files or {}).items():
-            self._layers.write(path, text.encode())
+        for item in equipment:
+            for path, text in item.files.items():
+                self._layers.write(path, text.encode())
         machine = Machine(
             identity=int.from_bytes(secrets.token_bytes(4), "big"),
             hostname=f"droplet-{self.number}",
@@ -74,6 +75,14 @@ class Droplet:
         """Whether the power is on."""
         return self._boot is not None and self._boot.running()
 
+    @property
+    def boot_id(self) -> str:
+        """The kernel's id for this boot, or for the last one when it is off: the journal's `_BOOT_ID`."""
+        if self._boot is not None and self._boot.running():
+            raw = disk.read(self._boot.root, "/proc/sys/kernel/random/boot_id").decode()
+            self._boot_id = raw.strip().replace("-", "")
+        return self._boot_id
+
     def boot(self, *, within: float = 30) -> None:
         """Switch on, and wait until systemd listens. The user-data is at work after that."""
         if self._boot is not None:
@@ -81,6 +90,7 @@ class Droplet:
         self._boot = Boot(self._hardware, self._cloud.connect(self.number))
         try:
             self._boot.wait_up(within)
+            self.boot_id  # noqa: B018  # remembered for when it is off
         except RigError as error:
             self._release()
             raise RigError(f"{self.name}: {error}\nconsole:\n{self.console()}") from error
@@ -90,7 +100,12 @@ class Droplet:
         deadline = time.monotonic() + within
         while True:
             running = self.running
-            found = condition(self)
+            try:
+                found = condition(self)
+            except (OSError, RigError):
+                if self.running:
+                    raise
+                continue  # it went off while it was looked at: look at what it left
             if found is not None:
                 return found
             if not running:
@@ -156,12 +171,15 @@ class Droplet:
 
     def exists(self, path: str) -> bool:
         """Whether the file is there, on or off. /run is there only while it is on."""
-        return disk.exists(self._boot.root, path) if self._boot else self._layers.exists(path)
+        return (
+            disk.exists(self._boot.root, path) if self._boot and self.running else self._layers.exists(path)
+        )
 
     def read(self, path: str) -> str:
         """A file's text, on or off."""
-        raw = disk.read(self._boot.root, path) if self._boot else self._layers.read(path)
-        return raw.decode()
+        if self._boot and self.running:
+            return disk.read(self._boot.root, path).decode()
+        return self._layers.read(path).decode()
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Put a file on the disk of a machine that is off."""

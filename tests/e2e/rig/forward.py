@@ -37,7 +37,8 @@ class Forward:
 
     def cut(self) -> None:
         """Refuse connections and break the open ones, as a server that went away would."""
-        listener, self._listener = self._listener, None
+        with self._guard:
+            listener, self._listener = self._listener, None
         if listener is not None:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts; close alone doesn't
@@ -62,13 +63,17 @@ class Forward:
             try:
                 far = socket.create_connection(self._there, timeout=10)
             except OSError:
-                near.close()
+                near.close()  # the server behind is away: so is this one
                 continue
             far.settimeout(None)
-            self._join(near, far)
+            self._join(near, far, listener=listener)
 
-    def _join(self, near: socket.socket, far: socket.socket) -> None:
+    def _join(self, near: socket.socket, far: socket.socket, *, listener: socket.socket) -> None:
         with self._guard:
+            if self._listener is not listener:  # cut meanwhile
+                near.close()
+                far.close()
+                return
             self._open.update((near, far))
         left = [2]
 

@@ -33,13 +33,13 @@ class Journal:
         self._folder = folder
 
     def entries(self, *, unit: str = "", boot: str = "", matches: tuple[str, ...] = ()) -> list[Entry]:
-        """The lines of `unit` (also what systemd says about it), of `boot` (an id, or 0, -1 ...), with all
-        `matches` (`FIELD=value`, as journalctl takes them)."""
+        """The lines of `unit` (also what systemd says about it), of the boot with that id, with all `matches`
+        (`FIELD=value`, as journalctl takes them)."""
         if not self._folder.is_dir():
             return []
         arguments = ["journalctl", "-D", str(self._folder), "-o", "json", "--all", "--no-pager", "--quiet"]
         arguments += ["-u", unit] if unit else []
-        arguments += [f"--boot={boot}"] if boot else []
+        arguments += [f"_BOOT_ID={boot}"] if boot else []  # --boot fails where the journal has none yet
         text = run([*arguments, *matches]).stdout
         return [_entry(json.loads(line)) for line in text.splitlines()]
 

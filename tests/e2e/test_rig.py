@@ -1,0 +1,228 @@
+"""The rig itself: what a scenario relies on when it pastes user-data and takes machines away."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+import pytest
+
+from e2e.conftest import Machines
+from e2e.rig.boot import Ending
+from e2e.rig.cloud import Cloud
+from e2e.rig.conditions import FileThere, JournalLine, UnitState
+from e2e.rig.datasource import Datasource
+from e2e.rig.errors import TimedOut
+from e2e.rig.image import Release
+from e2e.rig.packages import TORCH, pip_packages, torch_environment
+
+PASTED = """#cloud-config
+write_files:
+- path: /etc/systemd/system/mark.service
+  content: |
+    [Service]
+    ExecStart=/bin/sh -c 'echo "the mark is up"; exec sleep infinity'
+    ExecStop=/bin/sh -c 'echo "the mark was told"; echo told >> /var/lib/told'
+    [Install]
+    WantedBy=multi-user.target
+runcmd:
+- echo once >> /var/lib/ran
+- systemctl daemon-reload
+- systemctl enable --now mark.service
+"""
+
+
+@pytest.mark.parametrize(
+    ("datasource", "release"),
+    [
+        ("nocloud", "bookworm"),
+        ("configdrive", "bookworm"),
+        ("digitalocean", "bookworm"),
+        ("nocloud", "trixie"),
+        ("configdrive", "trixie"),
+        ("digitalocean", "trixie"),
+    ],
+)
+def test_pasted_user_data_runs(machine: Machines, datasource: Datasource, release: Release) -> None:
+    """User-data writes a file and starts a unit, whichever way it reaches whichever Debian."""
+    droplet = machine(PASTED, datasource=datasource, release=release)
+    verdict = droplet.wait_for_cloud_init()
+    assert [] == verdict["errors"]
+    assert datasource in str(verdict["datasource"]).lower()
+    assert "once\n" == droplet.read("/var/lib/ran")
+    assert "running" == droplet.wait_for(UnitState("mark.service"), within=5)["SubState"]
+    assert f"VERSION_CODENAME={release}" in droplet.read("/etc/os-release")
+
+
+def test_user_data_over_http_is_the_machines_own(cloud: Cloud, machine: Machines) -> None:
+    """Two machines of one cloud ask the same address and get their own user-data, both alive at once."""
+    one = machine("#!/bin/sh\necho one > /var/lib/who\n", datasource="digitalocean")
+    two = machine("#!/bin/sh\necho two > /var/lib/who\n", datasource="digitalocean")
+    for droplet in (one, two):
+        droplet.wait_for_cloud_init()
+    assert ("one\n", "two\n") == (one.read("/var/lib/who"), two.read("/var/lib/who"))
+    assert {(one.address, "/metadata/v1.json"), (two.address, "/metadata/v1.json")} <= set(
+        cloud.metadata.requests
+    )
+
+
+def test_one_disk_through_power_off_reboot_and_power_cut(machine: Machines) -> None:
+    """Power off runs ExecStop and a power cut doesn't; files stay, per-instance work ran once."""
+    droplet = machine(PASTED)
+    droplet.wait_for_cloud_init()
+    boots = [droplet.boot_id]
+    droplet.power_off()
+    assert not droplet.running
+    assert "told\n" == droplet.read("/var/lib/told")
+
+    droplet.boot()
+    droplet.wait_for_cloud_init()
+    boots.append(droplet.boot_id)
+    droplet.reboot()
+    droplet.wait_for_cloud_init()
+    boots.append(droplet.boot_id)
+    assert "told\ntold\n" == droplet.read("/var/lib/told")
+
+    droplet.wait_for(JournalLine("the mark is up", unit="mark.service"), within=10)
+    droplet.power_cut()
+    assert "told\ntold\n" == droplet.read("/var/lib/told")
+    assert "once\n" == droplet.read("/var/lib/ran")
+
+    droplet.boot()
+    boots.append(droplet.boot_id)
+    droplet.wait_for(JournalLine("the mark is up", unit="mark.service"), within=10)
+    assert boots == droplet.journal.boots()
+    assert 4 == len(set(boots))
+
+
+def test_journal_is_readable_live_and_after_death(machine: Machines) -> None:
+    """The journal says the same while the machine runs and after it died, structured fields included."""
+    droplet = machine("#cloud-config\n")
+    said = "MESSAGE=step taken\nOUTLIVE_STEP=12\n"
+    droplet.run("logger", "--journald", stdin=said)
+    live = droplet.wait_for(JournalLine("step taken"), within=5)
+    droplet.power_cut()
+    after = droplet.journal.entries(boot=droplet.boot_id, matches=("OUTLIVE_STEP=12",))
+    assert [live] == after
+    assert "12" == live.fields["OUTLIVE_STEP"]
+
+
+def test_new_disk_is_a_new_machine(machine: Machines) -> None:
+    """A second droplet has nothing of the first one's disk, and another machine-id."""
+    first = machine(PASTED)
+    first.wait_for_cloud_init()
+    ids = [first.read("/etc/machine-id")]
+    first.power_cut()
+    second = machine("#cloud-config\n")
+    ids.append(second.read("/etc/machine-id"))
+    assert not second.exists("/var/lib/ran")
+    assert ids[0] != ids[1]
+
+
+def test_machine_that_powers_itself_off_is_noticed(machine: Machines) -> None:
+    """Waiting on a guest that went away fails at once, with its journal, instead of at the deadline."""
+    droplet = machine("#cloud-config\nruncmd: [systemctl --no-block poweroff]\n")
+    began = time.monotonic()
+    with pytest.raises(TimedOut, match="is off"):
+        droplet.wait_for(FileThere("/never"), within=300)
+    assert time.monotonic() - began < 200
+    assert Ending.OFF is droplet.wait_off()
+
+
+def test_power_button_works_right_after_boot(machine: Machines) -> None:
+    """boot() returns only when systemd understands signals, so an early power-off is not lost."""
+    droplet = machine("#cloud-config\n")
+    droplet.power_off(within=30)
+    assert not droplet.running
+
+
+def test_host_is_out_of_a_guests_reach(machine: Machines) -> None:
+    """Neither a unit nor a command run by the test can set the clock, make a device or leave the network."""
+    droplet = machine("#cloud-config\n")
+    forbidden = {
+        "date": ("date", "-s", "@86400"),
+        "mknod": ("mknod", "/root/disk", "b", "254", "0"),
+        "sysctl": ("sh", "-c", "echo 1 > /proc/sys/kernel/panic"),
+        "route": ("curl", "--silent", "--max-time", "5", "http://192.0.2.1/"),
+    }
+    for name, command in forbidden.items():
+        assert 0 != droplet.run(*command, check=False).returncode, name
+        in_unit = droplet.run("systemd-run", "--quiet", "--wait", "--collect", *command, check=False)
+        assert 0 != in_unit.returncode, name
+    assert time.time() > 1_000_000_000
+
+
+def test_guests_links_do_not_lead_to_the_host(machine: Machines) -> None:
+    """A link in the guest to /etc/hostname is followed to the guest's, on or off."""
+    droplet = machine("#cloud-config\n")
+    droplet.run("sh", "-c", "echo the guest > /root/own; ln -s /root/own /root/link")
+    assert "the guest\n" == droplet.read("/root/link")
+    droplet.run("rm", "/etc/debian_version")
+    droplet.power_cut()
+    assert "the guest\n" == droplet.read("/root/link")
+    assert not droplet.exists("/etc/debian_version")
+    droplet.write("/etc/systemd/system/late.conf", "put there while it was off\n")
+    droplet.boot()
+    assert "put there while it was off\n" == droplet.read("/etc/systemd/system/late.conf")
+    assert "drwxr-xr-x root" == droplet.run("stat", "-c", "%A %U", "/etc/systemd").stdout.strip()
+
+
+@contextmanager
+def _echo() -> Iterator[tuple[str, int]]:
+    """A server of the test's own on this machine that answers every connection."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            with peer:
+                peer.sendall(b"HTTP/1.0 200 OK\r\n\r\nhere")
+                peer.shutdown(socket.SHUT_WR)
+                peer.recv(4096)
+
+    thread = Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def test_published_server_comes_and_goes(cloud: Cloud, machine: Machines) -> None:
+    """A guest reaches what the test publishes; cut, it is refused; unplugged, packets vanish; and back."""
+    droplet = machine("#cloud-config\n")
+    get = ("curl", "--silent", "--max-time", "1", "http://cloud.test:9000/")
+    with _echo() as target:
+        server = cloud.publish(9000, target=target)
+        assert "here" == droplet.run(*get).stdout
+        server.cut()
+        assert 7 == droplet.run(*get, check=False).returncode  # refused
+        server.mend()
+        assert "here" == droplet.run(*get).stdout
+        droplet.unplug()
+        assert 28 == droplet.run(*get, check=False).returncode  # timed out
+        droplet.plug()
+        assert "here" == droplet.run(*get).stdout
+
+
+@pytest.mark.parametrize("release", ["bookworm", "trixie"])
+def test_pip_installs_the_project_without_a_route(machine: Machines, release: Release) -> None:
+    """Pasted `pip install outlive` works in the guest and brings this working tree."""
+    pasted = "#!/bin/sh\nset -e\npython3 -m venv /opt/outlive\n/opt/outlive/bin/pip install outlive\n"
+    droplet = machine(pasted, release=release, equipment=[pip_packages(release)])
+    assert [] == droplet.wait_for_cloud_init()["errors"]
+    droplet.run("/opt/outlive/bin/python", "-I", "-c", "import outlive, outlive_agent, boto3, blake3")
+
+
+def test_torch_is_there_without_installing_it(machine: Machines) -> None:
+    """The bound environment has torch for the guest's own Python, and the guest can't write to it."""
+    droplet = machine("#cloud-config\n", equipment=[torch_environment()])
+    code = "import sys, torch; print(sys.prefix, torch.ones(2).sum().item())"
+    assert f"{TORCH} 2.0" == droplet.run(f"{TORCH}/bin/python", "-c", code).stdout.strip()
+    assert 0 != droplet.run("touch", f"{TORCH}/x", check=False).returncode
