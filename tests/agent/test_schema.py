@@ -41,6 +41,7 @@ GOOD: list[dict[str, object]] = [
     {"store": {"location": "/s", "credentials": {"systemd": "outlive-store"}}},
     {"save": {"every": "auto", "keep": None}},
     {"save": {"every": "1h30m", "keep": {"last": 1, "every": "1 step", "best": "val/loss"}}},
+    {"save": {"keep": {"best": "-accuracy"}}},
     {"save": {"every": "200 steps", "keep": {"last": 3.0}}},
     {"training": {"command": ["true"]}},
     {

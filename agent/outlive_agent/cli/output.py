@@ -1,7 +1,7 @@
 """What the reading verbs print: tables and facts for people, one JSON document for programs.
 
-A terminal's width is kept to; a pipe gets whole lines. Colours only on a terminal. Plain ASCII where the locale
-is not UTF-8, and text from a store can never steer the terminal.
+A terminal's width is kept to; a pipe gets whole lines. Colours only on a terminal. Plain ASCII where the
+locale is not UTF-8. Text from a store can never steer the terminal.
 """
 
 import json

@@ -16,7 +16,7 @@ ENV_PATTERN = r"^(?!AKIA|ASIA|DO00|DO801)[A-Z_][A-Z0-9_]{0,99}$"
 ABSOLUTE_PATTERN = r"^/.*$"
 CREDENTIAL_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$"
 USER_PATTERN = r"^[a-z_][a-z0-9_-]{0,31}$"
-METRIC_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_./-]{0,63}$"
+METRIC_PATTERN = r"^-?[A-Za-z0-9_][A-Za-z0-9_./-]{0,63}$"
 MOST = 1_000_000
 
 
@@ -42,7 +42,9 @@ systemd_name = matching(
     CREDENTIAL_PATTERN, "the name of a credential that the unit loads, such as outlive-store"
 )
 user = matching(USER_PATTERN, "the name of a user of this machine, such as train")
-metric = matching(METRIC_PATTERN, "the name of a metric that run.step gets, such as loss")
+metric = matching(
+    METRIC_PATTERN, "the name of a metric that run.step gets: loss for the lowest, -accuracy for the highest"
+)
 _absolute = matching(ABSOLUTE_PATTERN, "an absolute path")
 _environment_name = matching(ENV_PATTERN, "names of environment variables")
 _duration = matching(DURATION_PATTERN, "a duration with its unit, such as 30s, 5 min or 1h30m")

@@ -1,5 +1,6 @@
 """From plain values to a frozen :class:`Config`: all checked before anything is said, nothing touched."""
 
+from outlive.store.retention import Keep
 from outlive_agent.settings import readers
 from outlive_agent.settings.checks import Problems, Section
 from outlive_agent.settings.document import KeyPath
@@ -7,7 +8,6 @@ from outlive_agent.settings.values import (
     Config,
     CredentialsFrom,
     Every,
-    KeepSettings,
     ReclaimSettings,
     SaveSettings,
     StoreSettings,
@@ -66,8 +66,8 @@ def _save(section: Section) -> SaveSettings:
     keep = section.section("keep")
     settings = SaveSettings(
         every=section.take("every", readers.every, Every()),
-        keep=KeepSettings(
-            last=keep.take("last", readers.count(1), KeepSettings().last),
+        keep=Keep(
+            last=keep.take("last", readers.count(1), Keep().last),
             every_steps=keep.take("every", readers.steps, None),
             best=keep.take("best", readers.metric, None),
         ),

@@ -3,9 +3,12 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeAlias
 
+from outlive.store.retention import Keep
 from outlive_agent.units import duration_text
 
+KeepSettings: TypeAlias = Keep
 PROVIDERS = ("auto", "none")
 """``auto`` finds out where it runs; ``none`` asks no metadata server."""
 
@@ -51,20 +54,11 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeepSettings:
-    """Which checkpoints stay: the last few, one every so many steps, the best by a metric."""
-
-    last: int = 3
-    every_steps: int | None = None
-    best: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveSettings:
     """When to save and what to keep."""
 
     every: Every = field(default_factory=Every)
-    keep: KeepSettings = field(default_factory=KeepSettings)
+    keep: Keep = field(default_factory=Keep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
