@@ -13,9 +13,10 @@ from e2e.rig.boot import Ending
 from e2e.rig.cloud import Cloud
 from e2e.rig.conditions import FileThere, JournalLine, UnitState
 from e2e.rig.datasource import Datasource
+from e2e.rig.environments import TORCH, project_environment, torch_environment
 from e2e.rig.errors import TimedOut
 from e2e.rig.image import Release
-from e2e.rig.packages import TORCH, pip_packages, torch_environment
+from e2e.rig.packages import pip_packages
 
 PASTED = """#cloud-config
 write_files:
@@ -220,9 +221,11 @@ def test_pip_installs_the_project_without_a_route(machine: Machines, release: Re
     droplet.run("/opt/outlive/bin/python", "-I", "-c", "import outlive, outlive_agent, boto3, blake3")
 
 
-def test_torch_is_there_without_installing_it(machine: Machines) -> None:
-    """The bound environment has torch for the guest's own Python, and the guest can't write to it."""
-    droplet = machine("#cloud-config\n", equipment=[torch_environment()])
-    code = "import sys, torch; print(sys.prefix, torch.ones(2).sum().item())"
-    assert f"{TORCH} 2.0" == droplet.run(f"{TORCH}/bin/python", "-c", code).stdout.strip()
+def test_environments_are_there_without_installing_them(machine: Machines) -> None:
+    """Bound environments have torch and the project for the guest's Python; the guest can't write there."""
+    equipment = [torch_environment(), project_environment("/opt/train", torch=True)]
+    droplet = machine("#cloud-config\n", equipment=equipment)
+    code = "import sys, torch, outlive; print(sys.prefix, torch.ones(2).sum().item())"
+    assert "/opt/train 2.0" == droplet.run("/opt/train/bin/python", "-c", code).stdout.strip()
+    assert droplet.run("head", "-1", "/opt/train/bin/outlive").stdout.startswith("#!/opt/train/bin/python")
     assert 0 != droplet.run("touch", f"{TORCH}/x", check=False).returncode

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ def build_once(target: Path, build: Callable[[Path], None]) -> Path:
     leaves nothing that looks finished, and of two builders at once the second waits for the first.
     """
     if target.exists():
+        os.utime(target)  # in use: forget_unused leaves it
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target.with_name(f"{target.name}.lock")):
@@ -47,3 +49,10 @@ def build_once(target: Path, build: Callable[[Path], None]) -> Path:
             build(half)
             half.rename(target)
     return target
+
+
+def forget_unused(folder: Path, pattern: str = "*") -> None:
+    """Delete what nobody asked for during a day: there is one of these for every state of the source."""
+    for old in folder.glob(pattern):
+        if old.suffix not in (".lock", ".half") and old.stat().st_mtime < time.time() - 86400:
+            shutil.rmtree(old)

@@ -1,9 +1,7 @@
 """What a guest installs without a route to anywhere: pip in it works as pasted, from folders of the host."""
 
 import hashlib
-import importlib.metadata
 import platform
-import shutil
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -11,13 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2e.rig import processes
-from e2e.rig.cache import build_once, cache_folder
+from e2e.rig.cache import build_once, cache_folder, forget_unused
 from e2e.rig.errors import RigError
-from e2e.rig.image import PYTHON, Release, ensure_image
+from e2e.rig.image import PYTHON, Release
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-TORCH = "/opt/torch"
-"""Where a guest finds the virtual environment with torch."""
 
 _SOURCES = ("agent", "trainer", "systemd", "cloud-init", "pyproject.toml", "README.md", "LICENSE")
 _SOURCE_ONLY = ("sdnotify",)  # on PyPI as source only; made a wheel here, so that guests need no compiler
@@ -27,18 +23,6 @@ find-links =
     /opt/wheels/project
     /opt/wheels/dependencies
 disable-pip-version-check = true
-"""
-_INSTALL_TORCH = """
-set -eu
-image=$1 folder=$2; shift 2
-mkdir "$folder/upper" "$folder/work" "$folder/root"
-mount -t overlay overlay -o "lowerdir=$image,upperdir=$folder/upper,workdir=$folder/work" "$folder/root"
-mkdir "$folder/root/opt/torch" "$folder/root/opt/wheels"
-mount --bind "$folder/venv" "$folder/root/opt/torch"
-mount --bind "$folder/wheels" "$folder/root/opt/wheels"
-exec chroot "$folder/root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root sh -euc '
-python3 -m venv /opt/torch
-/opt/torch/bin/pip install --quiet --no-index --find-links=/opt/wheels "$@"' install "$@"
 """
 
 
@@ -57,48 +41,33 @@ def pip_packages(release: Release) -> Equipment:
     project = project_wheel()
     binds = {
         "/opt/wheels/project": project.parent,
-        "/opt/wheels/dependencies": _dependencies(project, release),
+        "/opt/wheels/dependencies": dependencies(project, release),
     }
     return Equipment(binds=binds, files={"/etc/pip.conf": _PIP_CONF})
 
 
-def torch_environment(release: Release = "bookworm") -> Equipment:
-    """A virtual environment at /opt/torch with the same torch as this process's, for the guest's Python."""
-    versions = [f"{name}=={importlib.metadata.version(name)}" for name in ("torch", "numpy")]
-    image = ensure_image(release)
-
-    def build(folder: Path) -> None:
-        (folder / "venv").mkdir()
-        _download(folder / "wheels", versions, release=release)
-        script = ("bash", "-c", _INSTALL_TORCH, "install", str(image), str(folder), *versions)
-        processes.build(script, timeout=600, log=folder / "log")
-        for scrap in ("wheels", "upper", "work", "root"):
-            shutil.rmtree(folder / scrap)
-
-    key = _digest([image.name, *versions])
-    return Equipment(binds={TORCH: build_once(cache_folder() / "torch" / f"{release}-{key}", build) / "venv"})
-
-
 def project_wheel() -> Path:
     """This working tree as a wheel; built anew when a file of it changed."""
-    digest = hashlib.blake2b(digest_size=8)
+    content = hashlib.blake2b(digest_size=8)
     for source in _SOURCES:
         place = REPOSITORY / source
         files = sorted(place.rglob("*")) if place.is_dir() else [place]
         for path in files:
             if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(f"{path.relative_to(REPOSITORY)}\0".encode())
-                digest.update(path.read_bytes())
+                content.update(f"{path.relative_to(REPOSITORY)}\0".encode())
+                content.update(path.read_bytes())
     wheels = cache_folder() / "wheels"
 
     def build(folder: Path) -> None:
         _pip("wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", str(REPOSITORY))
+        forget_unused(wheels, "project-*")
 
-    folder = build_once(wheels / f"project-{digest.hexdigest()}", build)
+    folder = build_once(wheels / f"project-{content.hexdigest()}", build)
     return next(folder.glob("*.whl"))
 
 
-def _dependencies(project: Path, release: Release) -> Path:
+def dependencies(project: Path, release: Release) -> Path:
+    """The folder with every wheel that the project's wheel needs, for the release's Python."""
     with zipfile.ZipFile(project) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = archive.read(name).decode().splitlines()
@@ -106,12 +75,13 @@ def _dependencies(project: Path, release: Release) -> Path:
     needed = [requirement for requirement in required if "extra ==" not in requirement]
 
     def build(folder: Path) -> None:
-        _download(folder, needed, release=release)
+        download(folder, needed, release=release)
 
-    return build_once(cache_folder() / "wheels" / f"{release}-{_digest(needed)}", build)
+    return build_once(cache_folder() / "wheels" / f"{release}-{digest(needed)}", build)
 
 
-def _download(folder: Path, requirements: Sequence[str], *, release: Release) -> None:
+def download(folder: Path, requirements: Sequence[str], *, release: Release) -> None:
+    """Fetch wheels that fit the release's Python, whichever Python this is."""
     folder.mkdir(exist_ok=True)
     for name in _SOURCE_ONLY:
         if any(requirement.startswith(name) for requirement in requirements):
@@ -131,5 +101,6 @@ def _pip(*arguments: str) -> None:
         raise RigError(str(error), hint=hint) from None
 
 
-def _digest(parts: Sequence[str]) -> str:
+def digest(parts: Sequence[str]) -> str:
+    """A short name for what something was made from."""
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=4).hexdigest()
