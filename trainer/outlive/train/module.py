@@ -1,7 +1,8 @@
 """A module's state under names that no wrapper changes, and its way back in place.
 
-Walked from the module itself rather than taken from ``state_dict()``, which leaves out non-persistent buffers,
-says nothing of ``requires_grad`` and of train or eval, and carries the prefixes of ``torch.compile`` and DDP.
+Walked from the module itself rather than taken from ``state_dict()``, which leaves out non-persistent
+buffers, says nothing of ``requires_grad`` and of train or eval, and carries the prefixes of ``torch.compile``
+and DDP.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -23,6 +24,8 @@ _WRAPPERS = {
 class TrackedModule:
     """One module of the user's."""
 
+    kind = "module"
+
     def __init__(self, name: str, module: nn.Module) -> None:
         self.name = name
         self.module = module
@@ -38,7 +41,7 @@ class TrackedModule:
         """The tree to save."""
         frozen = {name for name, parameter in self.parameters() if not parameter.requires_grad}
         return {
-            "kind": "module",
+            "kind": self.kind,
             "tensors": {
                 name: Named(tensor=tensor, path=f"{self.name}/{name}", group=0 if name in frozen else 1)
                 for name, tensor in self._tensors().items()
@@ -66,7 +69,7 @@ class TrackedModule:
                 found.append(f"{where}: in the checkpoint, but not in the model")
             else:
                 found += misfit(where, stored[name], live[name])
-        return found or self._ties(stored, live)
+        return found or self._ties(stored, {name: live[name] for name in live if name not in fleeting})
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Put the state back in place, so that nobody's reference to a parameter goes stale."""
@@ -118,7 +121,7 @@ class TrackedModule:
 
     def _ties(self, stored: Mapping[str, Stored], live: Mapping[str, Tensor]) -> list[str]:
         """Two names that were one tensor must be one again, and no others may be."""
-        names = [name for name in live if name in stored and live[name].numel()]
+        names = [name for name in live if live[name].numel()]
         now = _first_of_each({name: place(live[name]) for name in names})
         then = _first_of_each({name: stored[name].place for name in names})
         found = []
@@ -126,9 +129,7 @@ class TrackedModule:
             if now[name] != then[name]:
                 other = now[name] if now[name] != name else then[name]
                 change = "shares" if now[name] != name else "no longer shares"
-                found.append(
-                    f"{self.name}.{name}: {change} its memory with {self.name}.{other}, unlike when saved"
-                )
+                found.append(f"{self.name}.{name}: {change} the memory of {other}, unlike when it was saved")
         return found
 
 
@@ -158,9 +159,7 @@ def _refill(module: nn.Module, key: str, stored: Stored) -> None:
     live = module._buffers[key]
     if live is None:
         return
-    overlaps = (
-        live.numel() > 1 and 0 in live.stride()
-    )  # an expanded buffer: one memory cell for many elements
+    overlaps = live.numel() > 1 and 0 in live.stride()  # expanded: one memory cell for many elements
     if overlaps or live.dtype != stored.dtype or tuple(live.shape) != stored.shape:
         module._buffers[key] = revive(stored, live.device)
     else:

@@ -22,6 +22,8 @@ def is_plain(optimizer: torch.optim.Optimizer) -> bool:
 class TrackedOptimizer:
     """One optimizer of the user's. `names` gives the tracked modules' names of parameters, by id."""
 
+    kind = "optimizer"
+
     def __init__(self, name: str, optimizer: torch.optim.Optimizer) -> None:
         self.name = name
         self.optimizer = optimizer
@@ -34,7 +36,7 @@ class TrackedOptimizer:
             for group in self.optimizer.param_groups
         ]
         return {
-            "kind": "optimizer",
+            "kind": self.kind,
             "class": type(self.optimizer).__qualname__,
             "param_groups": groups,
             "parameters": {
@@ -73,10 +75,9 @@ class TrackedOptimizer:
             ]
         for parameter in self._parameters():
             key = keys[id(parameter)]
-            shape, dtype, _ = saved["parameters"].get(key, [None, None, None])
-            if shape is not None and (shape, dtype) != (list(parameter.shape), dtype_name(parameter.dtype)):
-                here_is = f"{dtype_name(parameter.dtype)} {list(parameter.shape)}"
-                found.append(f"{self.name}: {key} is {dtype} {shape} in the checkpoint, {here_is} here")
+            was_like = saved["parameters"].get(key, _looks(parameter))[:2]
+            if was_like != _looks(parameter):
+                found.append(f"{self.name}: {key} is {was_like} in the checkpoint, {_looks(parameter)} here")
         return found
 
     def restore(self, saved: dict[str, Any], names: Mapping[int, str]) -> None:
@@ -84,9 +85,9 @@ class TrackedOptimizer:
         keys = self._keys(names)
         self.optimizer.state.clear()
         by_key = {keys[id(parameter)]: parameter for parameter in self._parameters()}
+        group_of = {key: group for group in saved["param_groups"] for key in group["params"]}
         for key, state in saved["state"].items():
-            parameter = by_key[key]
-            group = next(group for group in saved["param_groups"] if key in group["params"])
+            parameter, group = by_key[key], group_of[key]
             was_on = saved["parameters"][key][2]
             self.optimizer.state[parameter] = {
                 word: _place(word, value, parameter=parameter, group=group, was_on=was_on)
@@ -126,6 +127,10 @@ class TrackedOptimizer:
         for parameter in self._parameters():
             if parameter in self.optimizer.state:
                 yield parameter, self.optimizer.state[parameter]
+
+
+def _looks(parameter: Tensor) -> list[Any]:
+    return [list(parameter.shape), dtype_name(parameter.dtype)]
 
 
 def _place(word: str, value: Any, *, parameter: Tensor, group: Mapping[str, Any], was_on: str) -> Any:

@@ -89,7 +89,8 @@ def place(tensor: Tensor) -> tuple[object, ...] | None:
     """Equal for two tensors that are the same piece of memory seen alike; None for those without memory."""
     if tensor.numel() == 0:
         return None
-    return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+    looks = (tensor.dtype, tensor.shape, tensor.stride(), tensor.is_conj(), tensor.is_neg())
+    return (tensor.device, tensor.data_ptr(), looks)
 
 
 def size_bytes(tensor: Tensor) -> int:
@@ -98,16 +99,19 @@ def size_bytes(tensor: Tensor) -> int:
 
 def dense_strides(tensor: Tensor) -> tuple[int, ...] | None:
     """Its strides if it is dense in memory but not row-major (channels_last is), else None."""
-    if tensor.is_contiguous() or tensor.numel() == 0:
+    if tensor.is_contiguous() or tensor.numel() == 0 or not is_dense(tensor.shape, tensor.stride()):
         return None
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size == 1:
-            continue
-        if stride != expected:
-            return None
-        expected *= size
     return tuple(tensor.stride())
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether these strides reach every element of one block of memory exactly once."""
+    expected = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def window(image: memoryview, dtype: torch.dtype, *, shape: Sequence[int], offset: int) -> Tensor:

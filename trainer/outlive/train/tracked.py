@@ -14,21 +14,20 @@ from outlive.train.module import TrackedModule
 from outlive.train.optimizer import TrackedOptimizer, is_plain
 from outlive.train.values import revived
 
-HINT = (
-    "go back to the code that wrote it, or train under a new run name, "
-    "or resume from an older checkpoint that fits (outlive rewind)"
-)
+HINT = "go back to the code that wrote it, rewind to an older checkpoint that fits, or take a new run name"
 
 
 class TrackedObject:
     """Anything with ``state_dict`` and ``load_state_dict`` that outlive knows nothing else about."""
+
+    kind = "object"
 
     def __init__(self, name: str, target: Any) -> None:
         self.name = name
         self.target = target
 
     def capture(self) -> dict[str, Any]:
-        return {"kind": "object", "state": self.target.state_dict()}
+        return {"kind": self.kind, "state": self.target.state_dict()}
 
     def restore(self, saved: dict[str, Any]) -> None:
         state = revived(saved["state"])
@@ -70,20 +69,24 @@ class Tracked:
         """Put back what `saved` holds for any of these objects. ``StateError``: nothing was touched."""
         self._check(saved)
         names = self._names()
-        for name in self.modules.keys() & saved.keys():
-            self.modules[name].restore(saved[name])
-        for name in [name for name in self.objects if name in saved]:
-            self.objects[name].restore(saved[name])
-        for name in self.optimizers.keys() & saved.keys():
-            self.optimizers[name].restore(saved[name], names)
+        for name, module in self.modules.items():
+            if name in saved:
+                module.restore(saved[name])
+        for name, tracked in self.objects.items():
+            if name in saved:
+                tracked.restore(saved[name])
+        for name, optimizer in self.optimizers.items():
+            if name in saved:
+                optimizer.restore(saved[name], names)
 
     def restore_groups(self, saved: dict[str, Any]) -> None:
         """Optimizers' hyperparameters once more, after something that may have overwritten them."""
-        for name in self.optimizers.keys() & saved.keys():
-            self.optimizers[name].restore_groups(saved[name])
+        for name, optimizer in self.optimizers.items():
+            if name in saved:
+                optimizer.restore_groups(saved[name])
 
-    def half_done(self) -> bool:
-        """Whether gradients lie about. They are not saved, so this is no place for a save."""
+    def has_gradients(self) -> bool:
+        """Whether any parameter has one at the moment."""
         return any(
             parameter.grad is not None
             for module in self.modules.values()
@@ -113,19 +116,17 @@ class Tracked:
     def _check(self, saved: dict[str, Any]) -> None:
         names = self._names()
         found = []
-        for kind, group in (
-            ("module", self.modules),
-            ("object", self.objects),
-            ("optimizer", self.optimizers),
-        ):
-            for name in group.keys() & saved.keys():
-                if saved[name]["kind"] != kind:
-                    found.append(f"{name}: {saved[name]['kind']} in the checkpoint, {kind} here")
-        if not found:
-            for name in self.modules.keys() & saved.keys():
-                found += self.modules[name].problems(saved[name])
-            for name in self.optimizers.keys() & saved.keys():
-                found += self.optimizers[name].problems(saved[name], names)
+        everything: dict[str, TrackedModule | TrackedObject | TrackedOptimizer] = {}
+        everything |= {**self.modules, **self.objects, **self.optimizers}
+        for name, tracked in everything.items():
+            if name not in saved:
+                continue
+            if saved[name]["kind"] != tracked.kind:
+                found.append(f"{name}: {saved[name]['kind']} in the checkpoint, {tracked.kind} here")
+            elif isinstance(tracked, TrackedModule):
+                found += tracked.problems(saved[name])
+            elif isinstance(tracked, TrackedOptimizer):
+                found += tracked.problems(saved[name], names)
         if found:
             raise StateError("the checkpoint does not fit this code:\n" + "\n".join(found), hint=HINT)
 

@@ -9,7 +9,7 @@ import collections
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy
@@ -41,6 +41,7 @@ class Encoder:
     def __init__(self) -> None:
         self.tensors: list[Named] = []
         self.problems: list[str] = []
+        self._nodes: list[dict[str, Json]] = []
         self._open: set[int] = set()
         self._writers: dict[type, Callable[[Any, Trail, int], Json]] = {
             float: self._float,
@@ -71,6 +72,11 @@ class Encoder:
                 shown.append(f"and {len(self.problems) - _SHOWN} more")
             raise StateError("\n".join(shown), hint=HINT)
 
+    def renumber(self, order: Sequence[int]) -> None:
+        """Make ``order[i]``, so far a tensor's number, its new number i, in all that was encoded."""
+        for position, number in enumerate(order):
+            self._nodes[number]["$tensor"] = position
+
     def _encode(self, value: Any, trail: Trail, depth: int) -> Json:
         kind = type(value)
         if value is None or kind is bool:
@@ -96,6 +102,9 @@ class Encoder:
 
     def _other(self, value: Any, trail: Trail) -> Json:
         if isinstance(value, torch.Tensor):
+            why = obstacle(value)
+            if why is not None:
+                return self._refuse(trail, why)
             return self._named(Named(tensor=value, path=_table_path(trail)), trail, 0)
         if isinstance(value, numpy.generic) and _plain(value.dtype):
             little = value.dtype.newbyteorder("<")
@@ -107,9 +116,12 @@ class Encoder:
     def _named(self, value: Named, trail: Trail, depth: int) -> Json:
         why = obstacle(value.tensor)
         if why is not None:
-            return self._refuse(trail, why)
+            self.problems.append(f"{value.path.replace('/', '.')}: {why}")
+            return None
+        node: dict[str, Json] = {"$tensor": len(self.tensors)}
         self.tensors.append(value)
-        return {"$tensor": len(self.tensors) - 1}
+        self._nodes.append(node)
+        return node
 
     def _float(self, value: float, trail: Trail, depth: int) -> Json:
         return value if math.isfinite(value) else {"$float": struct.pack(">d", value).hex()}

@@ -1,0 +1,67 @@
+"""How a run is left: finished, stopped on purpose, or by an exception."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from outlive.errors import StateError
+from outlive.staging.messages import Outcome
+from outlive.train.boundary import Want
+from outlive.train.requests import Requests
+from outlive.train.saving import Saving, say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Where the loop stood when it was left."""
+
+    saving: Saving
+    requests: Requests
+    step: int
+    epoch: int | None
+    metrics: Mapping[str, Any]
+    whole: bool
+    """Whether the state is still that of the last boundary."""
+
+    def leave(self, error: BaseException | None) -> Outcome:
+        """Save what can be saved without a lie, and say how it ended."""
+        if self.requests.leaving:
+            return "stopped"
+        if error is None:
+            self._finish()
+            return "finished"
+        self._rescue(error)
+        return "exception"
+
+    def _finish(self) -> None:
+        saving = self.saving
+        if saving.link.lost:
+            saving.succeed(at_once=True)
+        try:
+            if self.step != saving.step and saving.wait_free() and not self._save(Want(reason="finished")):
+                say(f"the state after step {self.step} could not be handed to an agent")
+        except StateError as why:
+            say(f"Error: the final state can't be saved:\n{why}")
+            say(f"Try: {why.hint}")
+        if not saving.secure(urgent=False):
+            say(f"the final state is not stored: {saving.failure()}")
+
+    def _rescue(self, error: BaseException) -> None:
+        saving = self.saving
+        name = type(error).__name__
+        if self.whole and self.step != saving.step and saving.link.refused is None:
+            if saving.link.lost:
+                saving.succeed(at_once=True)
+            try:
+                if self._save(Want(reason="exception", stop=True)) and saving.secure(urgent=True):
+                    say(f"{name} while fetching data: step {self.step}, the last whole one, is saved")
+                    return
+            except StateError as why:
+                say(f"Error: the state can't be saved:\n{why}")
+        if saving.step == self.step and self.whole:
+            say(f"{name}: step {self.step} is saved")
+        else:
+            say(f"{name} in the middle of step {self.step + 1}: the save of step {saving.step} stands")
+
+    def _save(self, want: Want) -> bool:
+        return self.saving.save(want, step=self.step, epoch=self.epoch, metrics=self.metrics)

@@ -1,0 +1,77 @@
+"""Finds the agent of this process, or starts one of its own (docs/PROTOCOL.md, "Starting a helper")."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+
+from outlive.staging.channel import Channel, connect
+from outlive.staging.messages import Welcome
+from outlive.train.link import Given, Link
+
+
+def attach_agent(
+    settings: Mapping[str, str], *, stopped: Callable[[], bool], say: Callable[[str], None]
+) -> tuple[Link, Given | None]:
+    """The agent of $OUTLIVE_SOCKET if one listens there, else a helper with `settings` in its environment."""
+    link = _listening() or start_helper(settings)
+    try:
+        return link, link.open(stopped=stopped, say=say)
+    except BaseException:
+        link.close()
+        raise
+
+
+def succeed_agent(welcome: Welcome, *, at_once: bool, say: Callable[[str], None]) -> Link:
+    """Another agent for the life that `welcome` named, after its own has died.
+
+    A daemon comes back by itself and is waited for; `at_once` takes a helper instead. ``EOFError``: not yet.
+    """
+    link = _listening() if welcome.mode == "daemon" else None
+    if link is None and welcome.mode == "daemon" and not at_once:
+        raise EOFError("the agent is not back yet")
+    if link is None:
+        life = {"OUTLIVE_LIFE": str(welcome.life), "OUTLIVE_NONCE": welcome.nonce}
+        link = start_helper({"OUTLIVE_RUN": welcome.run, "OUTLIVE_STORE": welcome.store, **life})
+    try:
+        link.open(of=(welcome.life, welcome.nonce), say=say)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def start_helper(settings: Mapping[str, str]) -> Link:
+    """A helper of this process, in a session of its own so that Ctrl-C does not reach it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-m", "outlive_agent.helper", "--fd", str(theirs.fileno()), "--"]
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            [*command, *sys.orig_argv],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **settings},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    return Link(Channel(ours), process)
+
+
+def let_go(helper: "subprocess.Popen[bytes] | None", *, seconds: float) -> None:
+    """Collect a helper that ends soon, and leave one alone that still has something to finish."""
+    if helper is None:
+        return
+    try:
+        helper.wait(seconds)
+    except subprocess.TimeoutExpired:
+        helper.returncode = 0  # it outlives us on purpose; else Python warns of a process left behind
+
+
+def _listening() -> Link | None:
+    path = os.environ.get("OUTLIVE_SOCKET")
+    if not path:
+        return None
+    try:
+        return Link(connect(path))
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None

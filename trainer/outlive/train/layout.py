@@ -1,0 +1,91 @@
+"""Where each tensor of a snapshot lies in its image (docs/FORMAT.md, "Data")."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outlive.store.table import TensorEntry, TensorTable
+from outlive.train.tensors import Named, bits, dense_strides, dtype_name, place, size_bytes, window
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layout:
+    """The image's plan. It stays the same object as long as the tensors keep their looks."""
+
+    signature: tuple[Any, ...]
+    size: int
+    order: tuple[int, ...]
+    """``order[i]`` is the tensor that the table has as its i-th."""
+    copied: tuple[int, ...]
+    """Positions in the table whose bytes must be copied: one of each piece of memory, none that is empty."""
+    entries: tuple[TensorEntry, ...]
+    table: bytes
+
+    def windows(self, image: memoryview) -> list[Tensor]:
+        """The image's memory behind `copied`, as integers; what lies between is set to zero."""
+        windows, end = [], 0
+        for i in self.copied:
+            entry = self.entries[i]
+            image[end : entry.offset] = bytes(entry.offset - end)
+            end = entry.offset + entry.bytes
+            dtype = getattr(torch, entry.dtype)
+            windows.append(bits(window(image, dtype, shape=entry.shape, offset=entry.offset)))
+        image[end : self.size] = bytes(self.size - end)
+        return windows
+
+
+def lay_out(tensors: Sequence[Named], last: Layout | None = None) -> Layout:
+    """A layout for these tensors; the last one again if nothing about them has changed."""
+    first: dict[object, int] = {}
+    owner = [first.setdefault(place(named.tensor) or i, i) for i, named in enumerate(tensors)]
+    looks = [_look(named) for named in tensors]
+    signature = (tuple(owner), tuple(looks))
+    if last is not None and last.signature == signature:
+        return last
+    group = [named.group for named in tensors]
+    for i, original in enumerate(owner):
+        group[original] = max(group[original], group[i])  # what changes under one name changes under all
+    order = sorted(range(len(tensors)), key=lambda i: (group[owner[i]], owner[i], i))
+    entries: list[TensorEntry] = []
+    copied: list[int] = []
+    offset_of: dict[int, int] = {}
+    end = 0
+    for i in order:
+        size = size_bytes(tensors[i].tensor)
+        if owner[i] == i:
+            offset_of[i] = end
+            end += -(-size // ALIGNMENT) * ALIGNMENT
+            if size:
+                copied.append(len(entries))
+        path, dtype, shape, strides, device, _ = looks[i]
+        entries.append(
+            TensorEntry(
+                path=path,
+                dtype=dtype,
+                shape=shape,
+                offset=offset_of[owner[i]],
+                bytes=size,
+                device=device,
+                strides=strides,
+                group=group[owner[i]],
+            )
+        )
+    return Layout(
+        signature=signature,
+        size=end,
+        order=tuple(order),
+        copied=tuple(copied),
+        entries=tuple(entries),
+        table=TensorTable(bytes=end, tensors=tuple(entries)).encode(),
+    )
+
+
+def _look(named: Named) -> tuple[Any, ...]:
+    tensor = named.tensor
+    strides = dense_strides(tensor)
+    return named.path, dtype_name(tensor.dtype), tuple(tensor.shape), strides, str(tensor.device), named.group

@@ -1,0 +1,138 @@
+"""Who asked for a save, and what comes of it at a boundary."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from outlive.errors import StateError
+from outlive.staging.control import W_EVERY_STEPS, W_SERIAL
+from outlive.train.boundary import Want
+from outlive.train.saving import Saving, say
+from outlive.train.stop import EXIT_RESUME, EXIT_SAVE_FAILED, EXIT_SUPERSEDED, Signals
+
+_PATIENCE_BOUNDARIES = 100
+
+
+class Requests:
+    """The agent by the control page, signals, the interval and the script itself: all end in one want."""
+
+    def __init__(self, saving: Saving, signals: Signals, *, every: int | None) -> None:
+        self.by_hand = False
+        self.leaving = False
+        """The loop is being left on purpose, with everything saved that could be."""
+        self._saving = saving
+        self._signals = signals
+        self._every = every
+        self._want: Want | None = None
+        self._serial = 0
+        self._signal_seen = False
+        self._half_done = 0
+        self._said = ""
+
+    def due(self, step: int | None) -> bool:
+        """Whether there is anything to do at this boundary. `step` is None between two epochs.
+
+        This is all that a step costs when there is not.
+        """
+        link = self._saving.link
+        words = link.page.words
+        every = words[W_EVERY_STEPS] if self._every is None else self._every
+        if every and step is not None and step % every == 0:
+            self._ask(Want(reason="interval"))
+        return (
+            self._want is not None
+            or words[W_SERIAL] != self._serial
+            or self._signals.received != 0
+            or self.by_hand
+            or link.lost
+            or link.refused is not None
+        )
+
+    def serve(self, *, step: int, epoch: int | None, metrics: Mapping[str, Any], half_done: bool) -> None:
+        """Do what is due. ``SystemExit`` if that was to stop."""
+        self._collect()
+        self._stay_attached()
+        want = self._want
+        if want is None:
+            return
+        if half_done:
+            self._half_done += 1
+            if self._half_done == _PATIENCE_BOUNDARIES:
+                say(f"a save has waited {self._half_done} steps for the optimizer: gradients are not saved")
+            return
+        self._half_done = 0
+        try:
+            done = self._saving.save(want, step=step, epoch=epoch, metrics=metrics)
+        except StateError as why:
+            self._complain(why)
+            if want.stop:
+                self._leave(EXIT_SAVE_FAILED)
+            done = True
+        if done:
+            self._want = None
+            if want.serial:
+                self._saving.link.page.honoured = want.serial
+            if want.stop:
+                self._stop(want, step=step, epoch=epoch, metrics=metrics)
+        elif want.stop and self._saving.link.lost:
+            self.serve(step=step, epoch=epoch, metrics=metrics, half_done=False)
+
+    def _collect(self) -> None:
+        page = self._saving.link.page
+        if self.by_hand:
+            self.by_hand = False
+            self._ask(Want(reason="hand"))
+        if page.words[W_SERIAL] != self._serial:
+            request = page.request
+            if request is not None:
+                self._serial = request.serial
+                self._ask(Want(reason=request.reason, stop=request.stop, serial=request.serial))
+        if self._signals.received and not self._signal_seen:
+            self._signal_seen = True
+            self._ask(Want(reason=self._signals.reason, stop=True))
+
+    def _ask(self, want: Want) -> None:
+        self._want = want if self._want is None else self._want.joined(want)
+
+    def _stay_attached(self) -> None:
+        """See to it that there is an agent, or stop where there can be none."""
+        link = self._saving.link
+        if link.refused is not None:
+            say(f"Error: {link.refused.message}")
+            self._leave(EXIT_SUPERSEDED)
+        if not link.lost:
+            return
+        stopping = self._want is not None and self._want.stop
+        parent_died = link.welcome.mode == "exec"
+        if parent_died:
+            say("the agent is gone: saving once more with another one, then stopping")
+        if self._saving.succeed(at_once=stopping or parent_died):
+            self._serial = 0
+            self._ask(Want(reason="signal", stop=True) if parent_died else Want(reason="interval"))
+        elif self._saving.link.refused is not None:
+            self._stay_attached()
+        elif stopping or parent_died:
+            self._leave(EXIT_SAVE_FAILED)
+
+    def _stop(self, want: Want, *, step: int, epoch: int | None, metrics: Mapping[str, Any]) -> NoReturn:
+        safe = self._saving.secure(urgent=True)
+        if not safe and self._saving.link.lost and self._saving.succeed(at_once=True):
+            self._saving.save(want, step=step, epoch=epoch, metrics=metrics)
+            safe = self._saving.secure(urgent=True)
+        if self._saving.link.refused is not None:
+            say(f"Error: {self._saving.link.refused.message}")
+            self._leave(EXIT_SUPERSEDED)
+        if safe:
+            say(f"stopped after step {step}; the same command goes on from there")
+        else:
+            say(f"stopped after step {step}, which is not saved: {self._saving.failure()}")
+        self._leave(EXIT_RESUME if safe else EXIT_SAVE_FAILED)
+
+    def _leave(self, code: int) -> NoReturn:
+        self.leaving = True
+        raise SystemExit(code)
+
+    def _complain(self, why: StateError) -> None:
+        if str(why) != self._said:
+            self._said = str(why)
+            say(f"Error: this state can't be saved, so the last checkpoint stands:\n{why}")
+            say(f"Try: {why.hint}")

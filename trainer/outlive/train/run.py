@@ -1,0 +1,259 @@
+"""What a training script touches: ``attach`` and the ``Run`` it gives."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from outlive.errors import ConfigError, OutliveError
+from outlive.staging.messages import Outcome
+from outlive.store.layout import CheckpointId
+from outlive.train import environment, rng, settings
+from outlive.train.boundary import Accumulation, Pace
+from outlive.train.ending import Ending
+from outlive.train.helper import attach_agent
+from outlive.train.link import Given, Link, RefusedError, Stopped
+from outlive.train.loops import Loops
+from outlive.train.requests import Requests
+from outlive.train.resume import Resume
+from outlive.train.saving import Saving, say
+from outlive.train.state import State
+from outlive.train.stop import EXIT_CONFIG, EXIT_RESUME, Signals
+from outlive.train.tracked import Tracked, is_tracked
+from outlive.train.values import Encoder
+
+T = TypeVar("T")
+
+
+def attach(
+    *, run: str | None = None, store: str | None = None, every: int | str | None = None, **objects: Any
+) -> "Run":
+    """Make this training outlive its process: restore what was saved, and save from now on.
+
+    Each of `objects` that has ``state_dict`` and ``load_state_dict`` is kept by reference and is restored
+    when this returns; any other becomes ``run.state.<name>``, with the value given here unless one was saved.
+    The names `run`, `store` and `every` are therefore not free for objects.
+
+    `run` names the run and `store` says where it is kept (a directory or ``s3://bucket/prefix``); where an
+    agent runs this process, it knows both. `every` is how often to save: a number of steps, or text such as
+    "10m".
+    """
+    settings.check_world()
+    wishes = settings.check(run=run, store=store, every=every)
+    signals = Signals()
+    if not signals.install():
+        say("not in the main thread, so signals do not stop this run; its agent still can")
+    try:
+        link, given = _connect(wishes.environment(), signals)
+    except BaseException:
+        signals.remove()
+        raise
+    attached = Run(link, signals, every=wishes.every_steps, first=given)
+    try:
+        for line in wishes.overruled(link.welcome):
+            say(line)
+        attached._begin(objects, given)
+    except BaseException as why:
+        if isinstance(why, OutliveError) and why.hint:
+            say(f"Try: {why.hint}")  # a traceback shows the message only
+        attached._close("exception", type(why).__name__)
+        raise
+    return attached
+
+
+class Run:
+    """One life of a run. Made by ``attach``; a context manager around the whole training."""
+
+    state: State
+    """Plain values that are saved and restored: ``run.state.best = 0.93``."""
+
+    restored_from: CheckpointId | None
+    """The checkpoint this life resumed from; None if it started from nothing."""
+
+    def __init__(self, link: Link, signals: Signals, *, every: int | None, first: Given | None) -> None:
+        self.state = State({})
+        self.restored_from = None
+        self._signals = signals
+        self._steps = 0
+        self._metrics: Mapping[str, Any] = {}
+        self._moving = False
+        self._tracked = Tracked()
+        self._resume: Resume | None = None
+        self._pace = Pace()
+        self._accumulation = Accumulation(self._tracked)
+        self._loops = Loops(on_continue=self._go_on, on_boundary=self._between_epochs, say=say)
+        self._saving = Saving(link, capture=self._capture, first=None if first is None else first.arena)
+        self._requests = Requests(self._saving, signals, every=every)
+
+    @property
+    def steps(self) -> int:
+        """How many steps are finished since the run began, over all lives."""
+        return self._steps
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """``range(count)``, going on where the run stopped."""
+        return self._loops.epochs(count)
+
+    def batches(self, loader: Iterable[T]) -> Iterator[T]:
+        """The batches of `loader`, going on after the last one that a saved step had used."""
+        return self._loops.batches(loader)
+
+    def step(self, **metrics: Any) -> None:
+        """The boundary, as the last line of the loop's body: here, and only here, the state is whole.
+
+        `metrics` go into the checkpoint's manifest. They are turned into numbers only when one is saved.
+        """
+        self._steps += 1
+        self._metrics = {name: _plain(value) for name, value in metrics.items()}
+        now = self._pace.tick()
+        page = self._saving.link.page
+        page.boundary(self._steps, now_ns=now, epoch=self._loops.epoch, step_ns=self._pace.step_ns)
+        if not self._moving:
+            self._first_boundary()
+        if self._requests.due(self._steps):
+            self._save(between=False)
+        self._accumulation.passed()
+
+    def save(self) -> None:
+        """Ask for a save at the next boundary."""
+        self._requests.by_hand = True
+
+    def track(self, **objects: Any) -> None:
+        """Keep objects that could not exist yet at ``attach``. What was saved of them is restored at once."""
+        for name, target in objects.items():
+            if not is_tracked(target):
+                raise ConfigError(
+                    f"{name} has no state_dict() and load_state_dict()",
+                    hint=f"use run.state.{name} for a value",
+                )
+            if name in self.state:
+                raise ConfigError(
+                    f"{name} is a value on run.state already", hint="give the object another name"
+                )
+            self._tracked.add(name, target)
+        if self._resume is not None:
+            self._resume.check_names(objects=objects, values={})
+            self._resume.claim(self._tracked)
+
+    def __enter__(self) -> "Run":
+        if self._signals.received:
+            self._close("stopped", "before the first step")
+            raise SystemExit(EXIT_RESUME)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        outcome: Outcome = "exception"
+        try:
+            outcome = self._ending().leave(error)
+        finally:
+            self._close(outcome, "" if error is None else type(error).__name__)
+
+    def _ending(self) -> Ending:
+        return Ending(
+            saving=self._saving,
+            requests=self._requests,
+            step=self._steps,
+            epoch=self._loops.epoch,
+            metrics=self._metrics,
+            whole=self._loops.fetching and not self._accumulation.half_done(between=True),
+        )
+
+    def _begin(self, objects: Mapping[str, Any], given: Given | None) -> None:
+        values = {name: value for name, value in objects.items() if not is_tracked(value)}
+        encoder = Encoder()
+        for name, value in values.items():
+            encoder.encode(value, at=f"run.state.{name}")
+        encoder.check()
+        for name, target in objects.items():
+            if name not in values:
+                self._tracked.add(name, target)
+        welcome = self._saving.link.welcome
+        if given is None:
+            self.state = State(values)
+            say(f"run {welcome.run}, life {welcome.life}: nothing to resume from, starting at step 0")
+        else:
+            self._restore(Resume(given), objects, values)
+            reasons = self._set_rng() + (self._resume.doubts() if self._resume else [])
+            packet = given.packet
+            say(
+                f"run {welcome.run}, life {welcome.life}: resumed at step {self._steps} "
+                f"from {packet.source} in {packet.seconds:.1f} s"
+            )
+            if reasons:
+                say(f"this resume may not be bit-exact: {'; '.join(reasons)}")
+        self._saving.step = self._steps
+        self._saving.link.page.boundary(self._steps, now_ns=0, epoch=None, step_ns=0)
+
+    def _restore(self, resume: Resume, objects: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        tracked = {name: target for name, target in objects.items() if name not in values}
+        resume.check_names(objects=tracked, values=values)
+        claimed = resume.claim(self._tracked)
+        for name in [name for name in tracked if name not in claimed]:
+            say(f"{name} is not in the checkpoint and starts anew")
+        self.state = State({**values, **resume.values})
+        self._loops.load(resume.loops)
+        self._steps = resume.steps
+        self.restored_from = resume.checkpoint
+        self._resume = resume
+
+    def _capture(self) -> dict[str, Any]:
+        return {
+            "steps": self._steps,
+            "objects": self._tracked.capture(),
+            "state": dict(vars(self.state)),
+            "rng": rng.capture(),
+            "loops": self._loops.state(),
+            "environment": environment.describe(),
+        }
+
+    def _set_rng(self) -> list[str]:
+        return [] if self._resume is None else self._resume.restore_rng()
+
+    def _go_on(self) -> None:
+        self._set_rng()
+
+    def _between_epochs(self) -> None:
+        if self._requests.due(None):
+            self._save(between=True)
+
+    def _save(self, *, between: bool) -> None:
+        half_done = self._accumulation.half_done(between=between)
+        self._requests.serve(
+            step=self._steps, epoch=self._loops.epoch, metrics=self._metrics, half_done=half_done
+        )
+
+    def _first_boundary(self) -> None:
+        """What can be known only now: whether the state can be saved at all, and what was forgotten."""
+        self._saving.check()
+        for name in self._tracked.forgotten_schedulers():
+            say(f"{name} has a scheduler that is not tracked: hand it to attach(), or it restarts on resume")
+        if self._resume is not None:
+            self._resume.detach()
+            for name in self._resume.unclaimed:
+                say(f"the checkpoint holds {name}, which nothing has claimed; it is not saved again")
+        self._moving = True
+
+    def _close(self, outcome: Outcome, message: str) -> None:
+        self._signals.remove()
+        self._accumulation.close()
+        self._loops.close()
+        self._saving.end(outcome, step=self._steps, message=message)
+
+
+def _connect(environ: Mapping[str, str], signals: Signals) -> tuple[Link, Given | None]:
+    try:
+        return attach_agent(environ, stopped=lambda: bool(signals.received), say=say)
+    except Stopped:
+        raise SystemExit(EXIT_RESUME) from None
+    except RefusedError as why:
+        say(f"Error: {why}")
+        if why.hint:
+            say(f"Try: {why.hint}")
+        raise SystemExit(EXIT_CONFIG) from None
+
+
+def _plain(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value

@@ -1,0 +1,156 @@
+"""One way to save, whatever the reason: capture, plan, copy, hand over. Also: what if the agent is gone."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from outlive.errors import OutliveError
+from outlive.staging.arena import Arena
+from outlive.staging.messages import Committed, Ended, Failed, Outcome, Refused
+from outlive.train import environment
+from outlive.train.arenas import Arenas
+from outlive.train.boundary import Want
+from outlive.train.helper import let_go, succeed_agent
+from outlive.train.layout import Layout
+from outlive.train.link import Link, RefusedError
+from outlive.train.snapshot import plan
+
+ACCEPT_SECONDS = 30.0
+PATIENCE_SECONDS = 3600.0
+_REMIND_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+_RETRY_SECONDS = 10.0
+_HELPER_SECONDS = 10.0
+
+
+def say(line: str) -> None:
+    """One line to the user. On stderr: stdout may be data."""
+    print(f"outlive: {line}", file=sys.stderr, flush=True)
+
+
+class Saving:
+    """Takes snapshots of one run and hands them to whichever agent it has."""
+
+    def __init__(self, link: Link, *, capture: Callable[[], Mapping[str, Any]], first: Arena | None) -> None:
+        self.link = link
+        self.step: int | None = None
+        """The step of the newest snapshot that the agent has, or that this life resumed from."""
+        self._capture = capture
+        self._arenas = Arenas(link, first)
+        self._layout: Layout | None = None
+        self._before: int | None = None
+        self._retry_at = 0.0
+
+    def check(self) -> None:
+        """``StateError`` now rather than at the first save, if the state cannot be kept."""
+        self._layout = plan(self._capture(), self._layout).layout
+
+    def save(self, want: Want, *, step: int, epoch: int | None, metrics: Mapping[str, Any]) -> bool:
+        """Take the snapshot, if there is anything new to save. False if it has to wait."""
+        if step == self.step:
+            return True
+        arena = None if self.link.lost else self._arenas.free(stop=want.stop)
+        if arena is None:
+            return False
+        snapshot = plan(self._capture(), self._layout)
+        self._layout = snapshot.layout
+        try:
+            self._arenas.hand_over(
+                snapshot,
+                arena=arena,
+                step=step,
+                epoch=epoch,
+                reason=want.reason,
+                stop=want.stop,
+                metrics=_numbers(metrics),
+                environment=environment.describe(),
+            )
+        except EOFError:
+            self.link.lost = True
+            return False
+        self._before, self.step = self.step, step
+        return True
+
+    def wait_free(self) -> bool:
+        """Until the arena is ours, for a last snapshot that has the time."""
+        return self._wait("the upload before the last one", lambda: self._arenas.free(stop=False) is not None)
+
+    def secure(self, *, urgent: bool) -> bool:
+        """Wait until the newest snapshot no longer needs this process; False if that can't be had.
+
+        An agent that is not ours goes on alone, so what is `urgent` waits for no upload there. A helper may
+        be killed with the process that started it, as in a container, so its upload is waited for.
+        """
+        link, number = self.link, self._arenas.number
+        if number == 0:
+            return True
+        if urgent and link.welcome.mode != "helper":
+            return link.wait(lambda: link.accepted >= number, seconds=ACCEPT_SECONDS)
+        if not self._wait("the last checkpoint to be stored", lambda: number in link.results):
+            return False
+        return isinstance(link.results[number], Committed)
+
+    def failure(self) -> str:
+        """Why the newest snapshot did not become a checkpoint."""
+        result = self.link.results.get(self._arenas.number)
+        return result.message if isinstance(result, Failed) else "the agent did not say so in time"
+
+    def succeed(self, *, at_once: bool) -> bool:
+        """Find another agent for this life. Every few seconds at most, unless it has to be `at_once`.
+
+        A snapshot that died with the old one is as if it had never been taken.
+        """
+        if not at_once and time.monotonic() < self._retry_at:
+            return False
+        self._retry_at = time.monotonic() + _RETRY_SECONDS
+        try:
+            link = succeed_agent(self.link.welcome, at_once=at_once, say=say)
+            self._arenas.move_to(link)
+        except RefusedError as why:
+            self.link.refused = Refused(message=str(why), hint=why.hint)
+            return False
+        except (EOFError, OSError, OutliveError) as why:
+            if at_once:
+                say(f"no other agent could be had: {why}")
+            return False
+        if not isinstance(self.link.results.get(self._arenas.number), Committed):
+            self.step = self._before
+        self._hang_up(self.link)
+        self.link = link
+        return True
+
+    def end(self, outcome: Outcome, *, step: int, message: str) -> None:
+        """The last packet; then let go of everything."""
+        self.link.end(Ended(outcome=outcome, step=step, message=message))
+        self._arenas.close()
+        self._hang_up(self.link)
+
+    def _hang_up(self, link: Link) -> None:
+        link.close()
+        let_go(link.helper, seconds=_HELPER_SECONDS)
+
+    def _wait(self, what: str, done: Callable[[], bool]) -> bool:
+        began = said = time.monotonic()
+        while not self.link.wait(done, seconds=_POLL_SECONDS):
+            now = time.monotonic()
+            if self.link.lost or self.link.refused is not None or now - began > PATIENCE_SECONDS:
+                return False
+            if now - said > _REMIND_SECONDS:
+                say(f"waiting for {what} ({now - began:.0f} s so far)")
+                said = now
+        return True
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics as numbers. Only here is a device waited for; what is no finite number is left out."""
+    numbers = {}
+    for name, value in metrics.items():
+        try:
+            number = float(value)
+        except (TypeError, ValueError, RuntimeError):  # several elements, text, or a freed graph
+            continue
+        if math.isfinite(number):
+            numbers[name] = number
+    return numbers

@@ -1,0 +1,75 @@
+"""What ``attach`` was asked for besides objects, checked before anything starts."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from outlive.errors import ConfigError
+from outlive.staging.messages import Welcome
+from outlive.store.layout import check_run_name
+
+_EVERY = re.compile(r"auto|[0-9.]+ *[a-z]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """The script's own settings. None leaves a thing to the agent."""
+
+    run: str | None
+    store: str | None
+    every: int | str | None
+
+    @property
+    def every_steps(self) -> int | None:
+        return self.every if isinstance(self.every, int) else None
+
+    def environment(self) -> dict[str, str]:
+        """The same for a helper, which is configured as `outlive exec` is."""
+        every = f"{self.every} steps" if isinstance(self.every, int) else self.every
+        given = {"OUTLIVE_RUN": self.run, "OUTLIVE_STORE": self.store, "OUTLIVE_EVERY": every}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def overruled(self, welcome: Welcome) -> list[str]:
+        """What the agent decided otherwise, in words. ``ConfigError`` where that would mix up two runs."""
+        if self.run is not None and self.run != welcome.run:
+            raise ConfigError(
+                f"this script says run={self.run!r}, and its agent runs it as {welcome.run!r}",
+                hint="give the name in one of the two places only",
+            )
+        if welcome.mode == "helper":
+            return []
+        lines = []
+        if self.store is not None and self.store != welcome.store:
+            lines.append(f"store={self.store!r} is not used: the agent keeps this run in {welcome.store}")
+        if isinstance(self.every, str):
+            lines.append(f"every={self.every!r} is not used: the agent decides how often to save")
+        return lines
+
+
+def check(*, run: str | None, store: str | None, every: int | str | None) -> Wishes:
+    """``ConfigError`` with everything that is wrong."""
+    problems = []
+    if run is not None:
+        try:
+            check_run_name(run)
+        except ConfigError as why:
+            problems.append(str(why))
+    if store is not None and not (isinstance(store, str) and store):
+        problems.append(f"store={store!r} is neither a directory nor an address such as s3://bucket/prefix")
+    steps = type(every) is int and every > 0
+    if not (every is None or steps or (isinstance(every, str) and _EVERY.fullmatch(every))):
+        problems.append(f"every={every!r} is neither a number of steps above 0 nor text such as '10m'")
+    if problems:
+        raise ConfigError("\n".join(problems), hint="see help(outlive.attach)")
+    return Wishes(run=run, store=store, every=every)
+
+
+def check_world(environ: Mapping[str, str] = os.environ) -> None:
+    """``ConfigError`` in a job of several processes."""
+    world = environ.get("WORLD_SIZE", "1")
+    if world not in ("", "1"):
+        raise ConfigError(
+            f"WORLD_SIZE is {world}, and outlive keeps trainings of one process only so far",
+            hint="run the script with one process, or without outlive.attach",
+        )

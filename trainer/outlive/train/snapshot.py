@@ -1,0 +1,102 @@
+"""From the state of a run to an image and its notes, and from those back to the state.
+
+A snapshot is taken in two halves so that the second may one day overlap the next forward and backward pass:
+``plan`` fixes what is saved, at the boundary; ``Plan.copy_into`` moves the bytes. Today both happen there.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outlive.errors import Damaged
+from outlive.store.table import TensorTable
+from outlive.train import values
+from outlive.train.layout import Layout, lay_out
+from outlive.train.tensors import DTYPES, Named, Stored, bits, is_dense, window
+from outlive.train.values_read import decode, load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """Everything that one snapshot is made of."""
+
+    layout: Layout
+    values: bytes
+    sources: tuple[Tensor, ...]
+
+    def copy_into(self, windows: Sequence[Tensor]) -> None:
+        """Copy every tensor's bits; when this returns, the image owes nothing to the tensors."""
+        if windows:
+            torch._foreach_copy_(list(windows), [bits(source) for source in self.sources])
+
+
+def plan(state: Mapping[str, Any], last: Layout | None = None) -> Plan:
+    """What a snapshot of `state` will be. ``StateError`` names everything in it that cannot be kept."""
+    encoder = values.Encoder()
+    document: dict[str, Any] = {}
+    for name, part in state.items():
+        if name == "objects":
+            document[name] = {key: encoder.encode(tree, at=key) for key, tree in part.items()}
+        else:
+            document[name] = encoder.encode(part, at="run.state" if name == "state" else name)
+    encoder.check()
+    layout = lay_out(_unique(encoder.tensors), last)
+    encoder.renumber(layout.order)
+    sources = tuple(encoder.tensors[layout.order[i]].tensor for i in layout.copied)
+    return Plan(layout=layout, values=values.dump(document), sources=sources)
+
+
+def read(image: memoryview, *, table: bytes, notes: bytes) -> dict[str, Any]:
+    """The state in an image. Its tensors are views of the image until they are revived or copied."""
+    entries = TensorTable.decode(table).tensors
+    stored = []
+    for entry in entries:
+        dtype = DTYPES.get(entry.dtype)
+        if dtype is None:
+            raise Damaged(f"{entry.path} is of dtype {entry.dtype}, which this version of torch lacks")
+        if entry.bytes != math.prod(entry.shape) * dtype.itemsize or entry.offset + entry.bytes > len(image):
+            raise Damaged(f"{entry.path} has another size than its shape says")
+        if entry.strides is not None and not is_dense(entry.shape, entry.strides):
+            raise Damaged(f"{entry.path} has strides that are not those of a dense tensor")
+        view = window(image, dtype, shape=entry.shape, offset=entry.offset)
+        stored.append(
+            Stored(
+                view=view,
+                path=entry.path,
+                device=entry.device,
+                strides=entry.strides,
+                place=entry.offset,
+            )
+        )
+    state = decode(load(notes), stored)
+    if not isinstance(state, dict):
+        raise Damaged("the values are not those of a run")
+    return state
+
+
+def moved_out(tree: Any) -> Any:
+    """The same tree on memory of its own, for what is still needed when the image is overwritten."""
+    if isinstance(tree, Stored):
+        return replace(tree, view=tree.view.clone())
+    if isinstance(tree, dict):
+        copy = tree.copy()
+        copy.update((key, moved_out(value)) for key, value in tree.items())
+        return copy
+    if type(tree) in (list, tuple):
+        return type(tree)(moved_out(item) for item in tree)
+    return tree
+
+
+def _unique(tensors: Sequence[Named]) -> list[Named]:
+    """Two of one path get numbers, so that the table names each tensor once."""
+    seen: dict[str, int] = {}
+    unique = []
+    for named in tensors:
+        count = seen[named.path] = seen.get(named.path, 0) + 1
+        path = named.path if count == 1 else f"{named.path}#{count}"
+        unique.append(Named(tensor=named.tensor, path=path, group=named.group))
+    return unique

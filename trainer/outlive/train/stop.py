@@ -1,0 +1,59 @@
+"""Signals become a flag that the next boundary reads. Nothing else happens in a handler.
+
+A handler runs between any two bytecodes: saving, printing or logging there re-enters locks of the loop.
+"""
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from outlive.staging.messages import Reason
+
+EXIT_SAVE_FAILED = 74
+EXIT_RESUME = 75
+EXIT_SUPERSEDED = 76
+EXIT_CONFIG = 78
+
+_REASONS: dict[int, Reason] = {signal.SIGTERM: "signal", signal.SIGINT: "signal", signal.SIGUSR1: "notice"}
+
+
+class Signals:
+    """SIGTERM, SIGINT and SIGUSR1 (Slurm's way to warn ahead of time) ask the loop to save and stop."""
+
+    def __init__(self) -> None:
+        self.received: int = 0
+        """The number of the first signal that asked for a stop; 0 = none did."""
+        self._pid = os.getpid()
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> bool:
+        """False where Python does not allow it: in any thread but the main one."""
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        for number in _REASONS:
+            self._before[number] = signal.signal(number, self._flag)
+        return True
+
+    def remove(self) -> None:
+        """Put the handlers back that were there before."""
+        for number, handler in self._before.items():
+            if signal.getsignal(number) == self._flag:
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self._before.clear()
+
+    @property
+    def reason(self) -> Reason:
+        return _REASONS.get(self.received, "signal")
+
+    def _flag(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            # A process that the user forked inherits this; there it would make terminate() do nothing.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        if self.received == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.received:
+            self.received = number
