@@ -1,0 +1,234 @@
+"""From a snapshot to a checkpoint: chunks first, the manifest last, "saved" only if nobody took over."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from threading import Lock
+
+from outlive.errors import AlreadyExists, Damaged, NotFound, StateError, StoreError, Superseded
+from outlive.objects.interface import Body, ObjectStore
+from outlive.store import layout
+from outlive.store.chunks import cut, digest
+from outlive.store.document import DOCUMENT_BYTES
+from outlive.store.flight import Cancel, Tally, each, workers_for
+from outlive.store.layout import CheckpointId
+from outlive.store.lives import Life, check_newest
+from outlive.store.manifest import Blob, Chunk, Manifest, Part, Reason
+from outlive.store.newest import read_manifest
+from outlive.store.table import TensorTable
+
+Progress = Callable[[int, int, int], None]
+"""Told bytes done, bytes in all, and bytes that had to be sent; from several threads, one at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the trainer handed over. ``image`` must not change until the commit has returned."""
+
+    step: int
+    epoch: int | None
+    reason: Reason
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    table: bytes
+    values: bytes
+    image: memoryview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A checkpoint that was acknowledged."""
+
+    manifest: Manifest
+    sent_bytes: int
+    seconds: float
+
+
+class Committer:
+    """Commits the snapshots of one life, one at a time, and remembers what need not be sent again."""
+
+    def __init__(
+        self, store: ObjectStore, life: Life, *, parent: Manifest | None, workers: int | None = None
+    ) -> None:
+        self._store = store
+        self._workers = workers or workers_for(store)
+        self._known = _by_content(parent)
+        self._guard = Lock()
+        self._turn = Lock()
+        self._superseded: Superseded | None = None
+        self.life = life
+        self.parent = parent
+        self.newest: Manifest | None = None
+        """The newest checkpoint of this life in the store; perhaps nobody was told yet that it is saved."""
+        self.acknowledged: Manifest | None = None
+        """The newest one that was acknowledged."""
+
+    def in_use(self) -> set[str]:
+        """The keys of chunks that the next checkpoint may name without sending them: not to be removed."""
+        with self._guard:
+            known = list(self._known.values())
+        return {layout.chunk(self.life.run, blob.home, blake3=blob.blake3) for blob in known}
+
+    def commit(
+        self, snapshot: Snapshot, *, progress: Progress | None = None, cancelled: Cancel | None = None
+    ) -> Committed:
+        """Make a checkpoint of it and return when it is acknowledged.
+
+        ``Superseded``: a newer life exists; the caller must stop. ``StoreError``, ``Cancelled``: there is no
+        checkpoint that anyone may rely on, and the next commit sends only what this one had not sent yet.
+        ``StateError``: the snapshot itself is wrong.
+        """
+        began = time.monotonic()
+        with self._turn:
+            self._check(snapshot)
+            tally = Tally(snapshot.image.nbytes + len(snapshot.table) + len(snapshot.values), progress)
+            part = self._send(snapshot, tally=tally, cancelled=cancelled)
+            manifest = self._publish(self._manifest(snapshot, part))
+            self.newest = manifest
+            with self._guard:
+                self._known = _by_content(manifest)
+            self._acknowledge(manifest)
+        return Committed(manifest=manifest, sent_bytes=tally.sent, seconds=time.monotonic() - began)
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """Refuse before the first byte is sent what could not become a checkpoint in the end."""
+        if self._superseded is not None:
+            raise self._superseded
+        if self.newest is not None and snapshot.step < self.newest.step:
+            raise StoreError(
+                f"life {self.life.number} of run {self.life.run} has saved step {self.newest.step} already;"
+                f" step {snapshot.step} would never be found again",
+                hint="a life's steps only grow: to go back, start a new life",
+            )
+        if max(len(snapshot.table), len(snapshot.values)) > DOCUMENT_BYTES:
+            raise StateError(
+                f"the state's values are {len(snapshot.values)} bytes and its tensor table"
+                f" {len(snapshot.table)}, more than {DOCUMENT_BYTES}",
+                hint="keep large arrays as tensors",
+            )
+        blob = Blob(blake3="0" * 64, bytes=1, home=self._id(snapshot))
+        empty = Part(rank=0, world=1, bytes=0, table=blob, values=blob, chunks=())
+        try:
+            Manifest.decode(self._manifest(snapshot, empty).encode(), where=f"step {snapshot.step}")
+        except (Damaged, ValueError, TypeError, OverflowError) as error:
+            raise StateError(f"what the snapshot says about itself can't be saved: {error}") from error
+
+    def _send(self, snapshot: Snapshot, *, tally: Tally, cancelled: Cancel | None) -> Part:
+        """Every object that is not in the store already, many at once; the part that names them all."""
+        own = self._id(snapshot)
+        try:
+            table = TensorTable.decode(snapshot.table)
+        except Damaged as error:
+            raise StateError(f"the snapshot's tensor table can't be saved: {error}") from error
+        if table.bytes != snapshot.image.nbytes:
+            raise StateError(f"the snapshot has {snapshot.image.nbytes} bytes, its table says {table.bytes}")
+        pieces = cut(table)
+        blobs: dict[int, Blob] = {}
+        under_way: set[str] = set()
+
+        def send(index: int) -> None:
+            if index < 0:
+                blobs[index] = self._place(
+                    snapshot.table if index == -2 else snapshot.values, own, under_way=under_way, tally=tally
+                )
+                return
+            offset, size = pieces[index]
+            # Released at once: an error's traceback would keep the slice, and the arena could not be closed.
+            with snapshot.image.cast("B")[offset : offset + size] as content:
+                blobs[index] = self._place(content, own, under_way=under_way, tally=tally)
+
+        each(range(-2, len(pieces)), send, workers=self._workers, cancelled=cancelled)
+        chunks = tuple(
+            Chunk(offset=offset, bytes=size, blake3=blobs[index].blake3, home=blobs[index].home)
+            for index, (offset, size) in enumerate(pieces)
+        )
+        return Part(rank=0, world=1, bytes=table.bytes, table=blobs[-2], values=blobs[-1], chunks=chunks)
+
+    def _place(self, content: Body, own: CheckpointId, *, under_way: set[str], tally: Tally) -> Blob:
+        """See that this content is in the store, and say where."""
+        blob = Blob(blake3=digest(content), bytes=len(content), home=own)
+        with self._guard:
+            known = self._known.get(blob.blake3)
+            # After a failed save and a restart further back, the known may lie under a later step's name.
+            place = known if known is not None and known.home <= own else blob
+            send = place is blob and blob.blake3 not in under_way
+            under_way.add(blob.blake3)
+        if send:
+            self._store.put(layout.chunk(self.life.run, own, blake3=blob.blake3), content)
+            with self._guard:
+                self._known[blob.blake3] = blob
+        tally.add(blob.bytes, sent=blob.bytes if send else 0)
+        return place
+
+    def _manifest(self, snapshot: Snapshot, part: Part) -> Manifest:
+        return Manifest(
+            run=self.life.run,
+            life=self.life.number,
+            step=snapshot.step,
+            epoch=snapshot.epoch,
+            reason=snapshot.reason,
+            created_at=datetime.now(timezone.utc),
+            nonce=self.life.nonce,
+            parent=self.parent.id if self.parent else None,
+            metrics=snapshot.metrics,
+            environment=snapshot.environment,
+            parts=(part,),
+        )
+
+    def _publish(self, manifest: Manifest) -> Manifest:
+        """Put the manifest in its place. The one that is there, if it is ours and says the same."""
+        create_only = self._store.limits.create_only
+        if not create_only and (found := self._standing(manifest)):
+            return found
+        body = manifest.encode()
+        if len(body) > DOCUMENT_BYTES:
+            raise StateError(f"the manifest of step {manifest.step} would be {len(body)} bytes long")
+        key = layout.manifest(manifest.run, manifest.id)
+        try:
+            self._store.put(key, body, create_only=create_only)
+        except AlreadyExists as error:
+            found = self._standing(manifest)
+            if found is None:
+                raise StoreError(f"{key} in {self._store.location} was there and is gone") from error
+            return found
+        return Manifest.decode(body)
+
+    def _standing(self, manifest: Manifest) -> Manifest | None:
+        """The manifest that this life put there before: an answer was lost, or the step is saved again."""
+        where = f"{layout.manifest(manifest.run, manifest.id)} in {self._store.location}"
+        try:
+            found = read_manifest(self._store, manifest.run, manifest.id)
+        except NotFound:
+            return None
+        except Damaged as error:
+            raise StoreError(f"{where} is taken by something that is no manifest: {error}") from error
+        if found.nonce != manifest.nonce:
+            self._superseded = Superseded(f"{where} was written by another owner of life {manifest.life}")
+            raise self._superseded
+        if _content(found) != _content(manifest):
+            raise StoreError(
+                f"{where} has been saved by this life already, with other content",
+                hint="a step is saved once: go on to the next step before saving again",
+            )
+        return found
+
+    def _acknowledge(self, manifest: Manifest) -> None:
+        try:
+            check_newest(self._store, self.life)
+        except Superseded as error:
+            self._superseded = error
+            raise
+        self.acknowledged = manifest
+
+    def _id(self, snapshot: Snapshot) -> CheckpointId:
+        return CheckpointId(self.life.number, snapshot.step)
+
+
+def _by_content(manifest: Manifest | None) -> dict[str, Blob]:
+    return {blob.blake3: blob for blob in manifest.blobs()} if manifest else {}
+
+
+def _content(manifest: Manifest) -> list[tuple[str, int]]:
+    """What a checkpoint holds, wherever it lies."""
+    return [(blob.blake3, blob.bytes) for blob in manifest.blobs()]

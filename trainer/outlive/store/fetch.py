@@ -1,0 +1,138 @@
+"""From the store to memory: every byte is verified before anyone uses it; what is damaged is passed over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outlive.errors import Damaged, NotFound
+from outlive.objects.interface import ObjectStore
+from outlive.store import layout
+from outlive.store.chunks import digest
+from outlive.store.flight import Cancel, Tally, each, workers_for
+from outlive.store.layout import CheckpointId
+from outlive.store.manifest import Blob, Manifest, Part
+from outlive.store.newest import checkpoints, read_manifest
+from outlive.store.table import TensorTable
+
+Fetching = Callable[[int, int], None]
+"""Told bytes done and bytes in all; from several threads, one at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """What goes with an image: the tensor table and the values, verified."""
+
+    table: bytes
+    values: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A checkpoint in memory: ``image`` is what ``allocate`` gave, filled."""
+
+    manifest: Manifest
+    image: memoryview
+    notes: Notes
+
+
+def fetch(
+    store: ObjectStore,
+    manifest: Manifest,
+    image: memoryview,
+    *,
+    rank: int = 0,
+    progress: Fetching | None = None,
+    cancelled: Cancel | None = None,
+) -> Notes:
+    """Read one rank's image into ``image``, many chunks at once, each verified as it arrives.
+
+    ``Damaged`` if anything is missing, short or altered; then ``image`` holds rubbish. A ``StoreError`` says
+    nothing about the checkpoint: the store could not be asked.
+    """
+    part = manifest.parts[rank]
+    if image.nbytes != part.bytes:
+        raise ValueError(f"an image of {part.bytes} bytes does not go into {image.nbytes}")
+    tally = Tally(part.bytes + part.table.bytes + part.values.bytes, _told(progress))
+    documents: dict[int, bytes] = {}
+
+    def read(index: int) -> None:
+        if index < 0:
+            blob = part.table if index == -2 else part.values
+            documents[index] = bytes(_verified(store, manifest.run, blob, memoryview(bytearray(blob.bytes))))
+        else:
+            chunk = part.chunks[index]
+            # Released at once: an error's traceback would keep the slice, and the image could not be closed.
+            with image.cast("B")[chunk.offset : chunk.offset + chunk.bytes] as place:
+                _verified(store, manifest.run, chunk.blob, place)
+            blob = chunk.blob
+        tally.add(blob.bytes)
+
+    each(range(-2, len(part.chunks)), read, workers=workers_for(store), cancelled=cancelled)
+    check_table(documents[-2], part, where=f"the tensor table of {manifest.id}")
+    return Notes(table=documents[-2], values=documents[-1])
+
+
+def restore_newest(
+    store: ObjectStore,
+    run: str,
+    allocate: Callable[[int], memoryview],
+    *,
+    on_damaged: Callable[[CheckpointId, Damaged | NotFound], None],
+    progress: Fetching | None = None,
+    cancelled: Cancel | None = None,
+) -> Restored | None:
+    """The newest whole checkpoint of ``run``, in memory; None if the run has none at all.
+
+    Each checkpoint that is passed over is told to ``on_damaged``. When all were, ``Damaged`` is raised: to begin
+    from zero then is for a person to decide. ``allocate`` is asked for each attempt.
+    """
+    last: Damaged | NotFound | None = None
+    for checkpoint in checkpoints(store, run):
+        try:
+            manifest = read_manifest(store, run, checkpoint)
+            image = allocate(manifest.parts[0].bytes)
+            notes = fetch(store, manifest, image, progress=progress, cancelled=cancelled)
+        except (Damaged, NotFound) as error:
+            last = error
+            on_damaged(checkpoint, error)
+        else:
+            return Restored(manifest=manifest, image=image, notes=notes)
+    if last is not None:
+        raise Damaged(
+            f"no checkpoint of run {run} in {store.location} is whole; the last one: {last}",
+            hint=f"look at them with: outlive ls {run}; outlive verify {run}",
+        ) from last
+    return None
+
+
+def check_table(raw: bytes, part: Part, *, where: str) -> TensorTable:
+    """The part's tensor table. ``Damaged`` if it is none, or one of another image."""
+    table = TensorTable.decode(raw, where=where)
+    if table.bytes != part.bytes:
+        raise Damaged(f"{where} is of an image of {table.bytes} bytes, the manifest's has {part.bytes}")
+    return table
+
+
+def read_blob(store: ObjectStore, run: str, blob: Blob, place: memoryview) -> None:
+    """Fill ``place`` with an object under ``chunks/`` and verify it. ``Damaged`` if it is anything else."""
+    key = layout.chunk(run, blob.home, blake3=blob.blake3)
+    try:
+        store.read_into(key, place)
+    except NotFound as error:
+        raise Damaged(f"{key} in {store.location} is missing") from error
+    if digest(place) != blob.blake3:
+        raise Damaged(f"{key} in {store.location} is altered")
+
+
+def _verified(store: ObjectStore, run: str, blob: Blob, place: memoryview) -> memoryview:
+    """The same, and a second reading decides: bytes can also be hurt on their way."""
+    try:
+        read_blob(store, run, blob, place)
+    except Damaged as error:
+        if isinstance(error.__cause__, NotFound):
+            raise
+        read_blob(store, run, blob, place)
+    return place
+
+
+def _told(progress: Fetching | None) -> Callable[[int, int, int], None] | None:
+    return None if progress is None else lambda done, total, _: progress(done, total)
