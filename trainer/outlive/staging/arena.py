@@ -58,6 +58,11 @@ class Arena:
             self._whole.release()
             self._map.close()
 
+    def __del__(self) -> None:
+        # An arena that nobody holds any more must not keep its memory, which may be most of the machine's.
+        if hasattr(self, "view"):
+            self.close()
+
     def __enter__(self) -> "Arena":
         return self
 

@@ -1,0 +1,167 @@
+"""How a life begins: wait for a predecessor that still saves, claim, then fetch what to resume from."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from outlive.errors import Cancelled, ConfigError, Damaged, OutliveError, Unavailable
+from outlive.staging.arena import Arena, Notes
+from outlive.store.fetch import Restored, restore_newest
+from outlive.store.layout import CheckpointId
+from outlive.store.lives import Identity, Life, adopt, claim, read_adoption
+from outlive.store.manifest import Manifest
+from outlive.store.newest import checkpoints, read_manifest
+from outlive_agent.events import BeginFailed, LifeClaimed, Post, StateReady
+from outlive_agent.held import Held
+from outlive_agent.job import Job, Place
+from outlive_agent.journal import step_text
+
+_T = TypeVar("_T")
+
+FIRST_PATIENCE_SECONDS, LONGEST_PATIENCE_SECONDS = 2.0, 60.0
+
+
+class Beginning:
+    """Runs in a thread of its own and posts ``LifeClaimed`` and ``StateReady``, or ``BeginFailed``."""
+
+    def __init__(self, job: Job, place: Place, *, post: Post, identity: Identity) -> None:
+        self._job = job
+        self._run = job.run
+        self._store = place.store
+        self._lock = place.lock
+        self._journal = place.journal
+        self._post = post
+        self._identity = identity
+        self._closing = threading.Event()
+
+    def start(self) -> None:
+        """Claim and fetch, in the background."""
+        self._thread(self._begin)
+
+    def fetch_again(self) -> None:
+        """The trainer crashed and no state is left in memory: fetch the newest once more."""
+        self._thread(lambda: self._patiently(self._fetch))
+
+    def close(self) -> None:
+        """Give up what is still waiting."""
+        self._closing.set()
+
+    def _thread(self, work: Callable[[], object]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Cancelled:
+                return  # the life ends before it began; nobody waits for its state
+            except OutliveError as error:
+                self._post(BeginFailed(error=error))
+
+        threading.Thread(target=run, name="beginning", daemon=True).start()
+
+    def _begin(self) -> None:
+        if self._job.taken_over is not None:
+            self._take_over(self._job.taken_over)
+            return
+        waited = self._lock.wait(
+            say=lambda: self._journal.info("an earlier agent still saves this run; waiting for it"),
+            stopped=self._closing.is_set,
+        )
+        if not waited and not self._closing.is_set():
+            self._journal.warning("the earlier agent still saves after a minute; going on without it")
+        life = self._patiently(lambda: claim(self._store, self._run, identity=self._identity))
+        self._post(LifeClaimed(life=life))
+        self._patiently(lambda: self._choose(life))
+
+    def _take_over(self, life: Life) -> None:
+        self._lock.hold()
+        self._post(LifeClaimed(life=life))
+        own = [found for found in checkpoints(self._store, self._run) if found.life == life.number]
+        parent = own[0] if own else None
+        if parent is None:
+            adoption = read_adoption(self._store, self._run, life.number)
+            parent = adoption.checkpoint if adoption is not None else None
+        manifest = None
+        if parent is not None:
+            try:
+                manifest = read_manifest(self._store, self._run, parent)
+            except Damaged as error:  # then nothing is known to be there, and everything is sent
+                self._journal.problem(f"the manifest of {step_text(parent.step)} can't be used", error)
+        self._post(StateReady(held=None, parent=manifest, seconds=0.0))
+
+    def _choose(self, life: Life) -> None:
+        """Fetch what this life resumes from, and record what that was before anyone trains."""
+        if self._job.rewind is not None:
+            # Written first: from then on the order of preference begins where the rewind leads.
+            adopt(self._store, life, self._target(life, self._job.rewind), rewind=True)
+        manifest = self._fetch()
+        if self._job.rewind is None:
+            adopt(self._store, life, manifest.id if manifest is not None else None)
+
+    def _target(self, life: Life, step: int) -> CheckpointId | None:
+        if step == 0:
+            return None
+        known = [found for found in checkpoints(self._store, self._run) if found.life < life.number]
+        for found in known:
+            if found.step == step:
+                return found
+        steps = ", ".join(f"{found.step:,}" for found in known[:5]) or "none"
+        raise ConfigError(
+            f"run {self._run} has no checkpoint of step {step:,} to go back to",
+            hint=f"see what there is with: outlive ls {self._run} (the newest: {steps})",
+        )
+
+    def _fetch(self) -> Manifest | None:
+        began = time.monotonic()
+        arenas: list[Arena] = []
+
+        def allocate(size: int) -> memoryview:
+            arenas.clear()  # that of a checkpoint which was passed over
+            arenas.append(Arena.create(size))
+            return arenas[0].view
+
+        restored = restore_newest(
+            self._store,
+            self._run,
+            allocate,
+            on_damaged=self._passed_over,
+            cancelled=self._closing.is_set,
+        )
+        seconds = time.monotonic() - began
+        if restored is None:
+            self._post(StateReady(held=None, parent=None, seconds=seconds))
+            return None
+        held = _held(restored, arenas[0], source=self._store.location)
+        self._post(StateReady(held=held, parent=restored.manifest, seconds=seconds))
+        return restored.manifest
+
+    def _passed_over(self, checkpoint: CheckpointId, error: OutliveError) -> None:
+        what = f"{step_text(checkpoint.step)} of life {checkpoint.life} is passed over"
+        self._journal.problem(what, error)
+
+    def _patiently(self, work: Callable[[], _T]) -> _T:
+        """Where the job is patient, go on asking a store that can't be reached, and say so once."""
+        delay, said = FIRST_PATIENCE_SECONDS, False
+        while True:
+            try:
+                return work()
+            except Unavailable as error:
+                if not self._job.patient or self._closing.is_set():
+                    raise
+                if not said:
+                    self._journal.problem("waiting for the store", error)
+                said = True
+            self._closing.wait(delay)
+            delay = min(2 * delay, LONGEST_PATIENCE_SECONDS)
+
+
+def _held(restored: Restored, arena: Arena, *, source: str) -> Held:
+    manifest = restored.manifest
+    return Held(
+        arena=arena,
+        notes=Notes(restored.notes.table, restored.notes.values),
+        life=manifest.life,
+        step=manifest.step,
+        epoch=manifest.epoch,
+        bytes=manifest.parts[0].bytes,
+        source=source,
+    )

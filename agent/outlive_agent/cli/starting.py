@@ -1,0 +1,166 @@
+"""Puts a guard together, the same for all three ways to start one, from a checked configuration."""
+
+import os
+import pwd
+import shutil
+import signal
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+
+from outlive.errors import ConfigError
+from outlive.staging.channel import Channel
+from outlive.store.lives import Identity, Life
+from outlive_agent import config as configuration
+from outlive_agent.beginning import Beginning
+from outlive_agent.config import Config
+from outlive_agent.events import Events, Post, Signalled
+from outlive_agent.exits import Exit
+from outlive_agent.guard import Guard
+from outlive_agent.job import Job, Place
+from outlive_agent.journal import Journal
+from outlive_agent.listening import Door, read
+from outlive_agent.notify import Notify
+from outlive_agent.runtime import SOCKET_NAME, DrainLock, prepare
+from outlive_agent.status import runtime_root
+from outlive_agent.supervise.child import Child
+from outlive_agent.supervise.interface import Supervisor
+from outlive_agent.supervise.unit import Parent, Unit
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+_TRAINING_USER = "train"
+
+
+def guard_command(config: Config, *, rewind: int | None, restarts: int, config_file: str | None) -> Exit:
+    """``outlive exec``: the command is our child."""
+    environ = dict(os.environ)
+    root = runtime_root(environ)
+    directory = prepare(root, name=f"exec-{os.getpid()}")
+    command = config.training.command if config.training is not None else ()
+    if shutil.which(command[0]) is None:
+        raise ConfigError(f"there is no program {command[0]!r}", hint="check the command after '--'")
+    socket = directory / SOCKET_NAME
+    job = _job(config, command=command, rewind=rewind, restarts=restarts)
+    place = _place(job, config, root=root, directory=directory)
+    events: Events = SimpleQueue()
+    door = Door(socket, uids={os.getuid()}, post=events.put, journal=place.journal)
+    added = _child_environ(config, socket, config_file)
+    supervisor = Child(command, post=events.put, environ={**environ, **added})
+    return _guard(job, place, supervisor=supervisor, events=events, close=door.close)
+
+
+def guard_unit(config: Config) -> Exit:
+    """``outlive agent``: systemd runs the training beside us."""
+    environ = dict(os.environ)
+    own = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    root = Path(own) if own else runtime_root(environ)
+    directory = root if own else prepare(root, name=f"daemon-{os.getpid()}")
+    training = config.training
+    job = _job(config, command=training.command if training is not None else (), patient=True)
+    place = _place(job, config, root=root, directory=directory)
+    events: Events = SimpleQueue()
+    socket = directory / SOCKET_NAME
+    uids = {os.getuid(), *_uid_of(training.user if training is not None else None)}
+    # The directory decides who reaches the socket, and the door who may speak: the training is another user.
+    door = Door(socket, uids=uids, post=events.put, journal=place.journal, mode=0o660)
+    if not own:
+        place.journal.info(f"listening on {socket}: start the training with OUTLIVE_SOCKET={socket}")
+    return _guard(job, place, supervisor=Unit(), events=events, close=door.close)
+
+
+def guard_parent(channel: Channel, *, command: tuple[str, ...], taken_over: Life | None) -> Exit:
+    """The helper of a bare ``python train.py``, at the other end of ``channel``."""
+    environ = dict(os.environ)
+    config = configuration.for_exec(Namespace(command=list(command)), environ)
+    root = runtime_root(environ)
+    directory = prepare(root, name=f"helper-{os.getpid()}")
+    job = _job(config, command=command, taken_over=taken_over)
+    place = _place(job, config, root=root, directory=directory)
+    events: Events = SimpleQueue()
+    read(channel, events.put)
+    return _guard(job, place, supervisor=Parent(), events=events, close=channel.close)
+
+
+def _guard(
+    job: Job, place: Place, *, supervisor: Supervisor, events: Events, close: Callable[[], None]
+) -> Exit:
+    identity = Identity.here(job.command)
+    beginning = Beginning(job, place, post=events.put, identity=identity)
+    guard = Guard(job, place, supervisor=supervisor, events=events, beginning=beginning)
+    _listen_to_signals(events.put)
+    try:
+        return guard.run()
+    finally:
+        close()
+        place.notify.close()
+        if place.directory.name.endswith(str(os.getpid())):
+            shutil.rmtree(place.directory, ignore_errors=True)
+
+
+def _job(
+    config: Config,
+    *,
+    command: Sequence[str],
+    rewind: int | None = None,
+    restarts: int = 0,
+    taken_over: Life | None = None,
+    patient: bool = False,
+) -> Job:
+    training = config.training
+    return Job(
+        run=config.run,
+        location=config.store.location,
+        command=tuple(command),
+        every=config.save.every,
+        keep=config.save.keep,
+        stop_grace_seconds=training.stop_grace.total_seconds() if training is not None else 30.0,
+        restarts=restarts,
+        rewind=rewind,
+        taken_over=taken_over,
+        patient=patient,
+        inbox=config.reclaim.inbox,
+        flag_file=config.reclaim.flag_file,
+    )
+
+
+def _place(job: Job, config: Config, *, root: Path, directory: Path) -> Place:
+    environ = dict(os.environ)
+    return Place(
+        store=configuration.open_configured_store(config, environ),
+        directory=directory,
+        lock=DrainLock(root, job.location, run=job.run),
+        journal=Journal.standard(environ),
+        notify=Notify(environ),
+    )
+
+
+def _child_environ(config: Config, socket: Path, config_file: str | None) -> Mapping[str, str]:
+    """What the training needs to find us, and to start a helper for its last save if we are killed."""
+    store = config.store
+    given = {
+        "OUTLIVE_SOCKET": str(socket),
+        "OUTLIVE_RUN": config.run,
+        "OUTLIVE_STORE": store.location,
+        "OUTLIVE_S3_ENDPOINT": store.endpoint,
+        "OUTLIVE_S3_REGION": store.region,
+        "OUTLIVE_CONFIG": None if config_file is None else str(Path(config_file).absolute()),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _listen_to_signals(post: Post) -> None:
+    def tell(number: int, frame: FrameType | None) -> None:
+        post(Signalled(number=number))
+
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+            signal.signal(number, tell)
+
+
+def _uid_of(user: str | None) -> set[int]:
+    with suppress(KeyError):
+        return {pwd.getpwnam(user or _TRAINING_USER).pw_uid}
+    return set()

@@ -1,0 +1,46 @@
+"""What a guard was asked to do: the same for all three ways to start one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outlive.objects.interface import ObjectStore
+from outlive.store.lives import Life
+from outlive_agent.journal import Journal
+from outlive_agent.notify import Notify
+from outlive_agent.runtime import DrainLock
+from outlive_agent.settings.values import Every, KeepSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """``rewind``: resume from this step on purpose. ``taken_over``: a life that lost its agent.
+
+    ``patient``: wait for a store that can't be reached for as long as it takes, instead of giving up.
+    """
+
+    run: str
+    location: str
+    """The store as it was named; never holds a secret."""
+    command: tuple[str, ...]
+    every: Every
+    keep: KeepSettings
+    stop_grace_seconds: float
+    restarts: int
+    rewind: int | None = None
+    taken_over: Life | None = None
+    patient: bool = False
+    inbox: bool = True
+    flag_file: Path | None = None
+    child_environ: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a guard works: its store, its own directory on this machine, and who hears of it."""
+
+    store: ObjectStore
+    directory: Path
+    lock: DrainLock
+    journal: Journal
+    notify: Notify

@@ -1,0 +1,20 @@
+"""One announcement that this machine will be taken away, whoever made it."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["reclaim", "hint"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """``reclaim`` leads to the end game, ``hint`` to an early save. Repeats have the same ``id``.
+
+    ``deadline`` and ``received_at`` are seconds on CLOCK_MONOTONIC: a wall clock may be an hour off.
+    """
+
+    kind: Kind
+    deadline: float | None
+    source: str
+    id: str
+    received_at: float

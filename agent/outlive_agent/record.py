@@ -1,0 +1,241 @@
+"""What the guard tells the world about a life: journal, history in the store, status file, systemd."""
+
+import os
+import time
+from datetime import datetime, timedelta, timezone
+
+from outlive.errors import OutliveError
+from outlive.staging.messages import Ended, Mode
+from outlive.store.lives import Life
+from outlive_agent import status
+from outlive_agent.conversation import Conversation
+from outlive_agent.endgame import EndGame
+from outlive_agent.events import StateReady, Uploaded
+from outlive_agent.exits import Exit
+from outlive_agent.history import History
+from outlive_agent.job import Job, Place
+from outlive_agent.journal import step_text
+from outlive_agent.notice import Notice
+from outlive_agent.planner import Plan
+from outlive_agent.saves import Saves, Totals
+from outlive_agent.units import bytes_text, duration_text, iso_text
+from outlive_agent.verdict import Verdict
+
+LAST_WRITES_SECONDS = 20.0
+"""How long the end waits for the history to be written."""
+STATUS_SECONDS = 1.0
+EXTEND_EVERY_SECONDS = 2.0
+
+
+class Record:
+    """Only the deciding thread uses it; it never raises and never waits for the store."""
+
+    def __init__(self, job: Job, place: Place, *, mode: Mode) -> None:
+        self._job = job
+        self._place = place
+        self._journal = place.journal
+        self._mode = mode
+        self._began = time.monotonic()
+        self._started_at = iso_text(datetime.now(timezone.utc))
+        self._life: Life | None = None
+        self._history: History | None = None
+        self._phase = "starting"
+        self._notice: Notice | None = None
+        self._seen: set[str] = set()
+        self._trained = False
+        self._saved_at: str | None = None
+        self._resumed_from: tuple[int, int] | None = None
+        self._next_status = 0.0
+        self._next_extend = 0.0
+        self.reached_step = 0
+
+    @property
+    def history(self) -> History:
+        """The history of the life that was claimed."""
+        if self._history is None:
+            raise RuntimeError("no life is claimed yet")
+        return self._history
+
+    def claimed(self, life: Life) -> None:
+        """The life is ours."""
+        self._life = life
+        self._history = History(self._place.store, life, journal=self._journal)
+        self._place.notify.ready()
+        if self._job.taken_over is None:
+            self._journal.notice(f"life {life.number} of {life.run} begins, in {self._job.location}")
+            self._history.record("started", mode=self._mode, pid=os.getpid())
+        else:
+            self._journal.notice(f"life {life.number} of {life.run} goes on with a new agent")
+            self._history.record("taken-over", mode=self._mode, pid=os.getpid())
+        self._phase = "restoring"
+
+    def restored(self, event: StateReady, *, again: bool) -> None:
+        """What the trainer resumes from is in memory."""
+        self._phase = "training"
+        held = event.held
+        if held is None:
+            if self._job.taken_over is None:
+                self._journal.info("nothing to resume from: starting at step 0")
+                self.history.record("fresh", seconds=round(event.seconds, 3))
+            if event.parent is not None:
+                self.reached_step = max(self.reached_step, event.parent.step)
+            return
+        self.reached_step = held.step if not again else max(self.reached_step, held.step)
+        self._resumed_from = (held.life, held.step)
+        size = event.parent.total_bytes if event.parent is not None else held.bytes
+        self._journal.info(
+            f"restored {step_text(held.step)} (life {held.life}) from {held.source} "
+            f"in {duration_text(event.seconds)}, {bytes_text(size)}"
+        )
+        self.history.record(
+            "restored",
+            checkpoint=[held.life, held.step],
+            seconds=round(event.seconds, 3),
+            bytes=size,
+            source=held.source,
+        )
+
+    def observe(self, talk: Conversation | None, saves: Saves, end: EndGame) -> None:
+        """Look at the trainer, and write down what changed."""
+        if talk is not None and talk.page.boundary_ns:
+            self.reached_step = max(self.reached_step, talk.page.step)
+            if not self._trained and self._history is not None:
+                self._trained = True
+                seconds = time.monotonic() - self._began
+                self._journal.info(
+                    f"training from {step_text(talk.page.step)}, {duration_text(seconds)} after the start"
+                )
+                self._history.record("training", step=talk.page.step, seconds=round(seconds, 3))
+        now = time.monotonic()
+        if end.stopping and now >= self._next_extend:
+            # As long as this thread runs, it waits for a grace period or for an upload, and both end.
+            self._next_extend = now + EXTEND_EVERY_SECONDS
+            self._place.notify.extend()
+        if now >= self._next_status:
+            self._next_status = now + STATUS_SECONDS
+            self._write_status(talk, saves, end)
+
+    def saved(self, event: Uploaded) -> None:
+        """A snapshot became a checkpoint."""
+        self._saved_at = iso_text(datetime.now(timezone.utc))
+        self._next_status = 0.0
+        self._place.notify.status(f"saved {step_text(event.held.step)}")
+
+    def trainer_ended(self, message: Ended) -> None:
+        """The trainer said its last word."""
+        self.reached_step = max(self.reached_step, message.step)
+        if message.outcome == "exception":
+            self._journal.warning(f"the training failed at {step_text(message.step)}: {message.message}")
+
+    def crashed(self, how: str, *, number: int, of: int) -> None:
+        """The command is started again."""
+        self._journal.warning(f"the training crashed ({how}); starting it again, {number} of {of}")
+        self.history.record("crashed", how=how, step=self.reached_step, restart=number)
+
+    def noticed(self, notice: Notice, *, now: float) -> bool:
+        """Somebody announced a reclaim. False if that was known."""
+        if notice.id in self._seen or self._history is None:
+            return False
+        self._seen.add(notice.id)
+        self._notice = notice
+        left = None if notice.deadline is None else round(notice.deadline - now, 3)
+        when = "" if left is None else f", {duration_text(max(left, 0.0))} left"
+        what = "reclaim announced" if notice.kind == "reclaim" else "early save asked for"
+        self._journal.notice(f"{what} by {notice.source} ({notice.id}){when}")
+        self._history.record(
+            "notice", kind=notice.kind, source=notice.source, id=notice.id, seconds_left=left
+        )
+        return True
+
+    def planned(self, plan: Plan, notice: Notice) -> None:
+        """What will be done about it."""
+        self._journal.notice(plan.text)
+        self.history.record("plan", id=notice.id, text=plan.text, fits=plan.fits, step=self.reached_step)
+
+    def superseded(self, error: OutliveError) -> None:
+        """A newer life exists."""
+        if self._history is not None:
+            self._history.record("superseded", step=self.reached_step, message=str(error))
+
+    def draining(self, saves: Saves) -> None:
+        """Nobody trains any more; the last upload is under way."""
+        if self._phase != "draining" and saves.newest is not None:
+            self._phase = "draining"
+            self._journal.info(f"finishing the save of {step_text(saves.newest.step)}")
+
+    def failed(self, error: OutliveError, code: Exit) -> None:
+        """The life ended before it could begin."""
+        if self._history is not None:
+            self._history.record("ended", outcome="failed", exit=int(code), message=str(error))
+
+    def ended(self, verdict: Verdict, totals: Totals) -> None:
+        """The life is over."""
+        self._phase = "ended"
+        seconds = time.monotonic() - self._began
+        count = totals.checkpoints
+        saves = f"{count:,} checkpoint{'s' if count != 1 else ''}, {bytes_text(totals.sent_bytes)} sent"
+        number = self._life.number if self._life is not None else 0
+        self._journal.notice(
+            f"life {number}: the run {verdict.text} "
+            f"({step_text(self.reached_step)}, {saves}, {duration_text(seconds)})"
+        )
+        if self._history is not None:
+            self._history.record(
+                "ended",
+                outcome=verdict.outcome,
+                exit=int(verdict.exit),
+                step=self.reached_step,
+                saved_step=totals.saved_step,
+                resumed_step=totals.resumed_step,
+                steps_lost=verdict.steps_lost,
+                checkpoints=count,
+                bytes_sent=totals.sent_bytes,
+                seconds=round(seconds, 3),
+            )
+
+    def close(self) -> None:
+        """Wait a while for the history to be written."""
+        if self._history is not None:
+            self._history.close(timeout=LAST_WRITES_SECONDS)
+
+    def _write_status(self, talk: Conversation | None, saves: Saves, end: EndGame) -> None:
+        progress, totals = saves.progress, saves.totals
+        phase = "saving" if self._phase == "training" and progress is not None else self._phase
+        page = talk.page if talk is not None else None
+        trained = page is not None and page.boundary_ns > 0
+        current = status.Status(
+            pid=os.getpid(),
+            mode=self._mode,
+            run=self._job.run,
+            store=self._job.location,
+            phase=phase,
+            started_at=self._started_at,
+            written_at=iso_text(datetime.now(timezone.utc)),
+            life=self._life.number if self._life is not None else None,
+            trainer_pid=talk.pid if talk is not None and not talk.gone else None,
+            step=self.reached_step if self._history is not None else None,
+            epoch=page.epoch if page is not None and trained else None,
+            step_seconds=page.step_ns / 1e9 if page is not None and page.step_ns else None,
+            resumed_from=self._resumed_from,
+            saved_step=totals.saved_step if totals.checkpoints else None,
+            saved_at=self._saved_at,
+            saved_bytes=totals.bytes,
+            saved_seconds=totals.seconds,
+            sending_step=progress[0].step if progress is not None else None,
+            sent_bytes=progress[1] if progress is not None else None,
+            sending_bytes=progress[2] if progress is not None else None,
+            notice=self._notice.source if self._notice is not None else None,
+            deadline=_wall(end.deadline),
+            interval=saves.interval_text(),
+            problem=str(saves.problem) if saves.problem is not None else None,
+        )
+        try:
+            status.write(self._place.directory, current)
+        except OSError:
+            return  # a full disk must not cost the run; the journal and the history tell the same
+
+
+def _wall(deadline: float | None) -> str | None:
+    if deadline is None:
+        return None
+    return iso_text(datetime.now(timezone.utc) + timedelta(seconds=deadline - time.monotonic()))

@@ -1,0 +1,102 @@
+"""This agent's own directory for its socket and status, and the lock by which a drain is waited for."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from outlive.errors import ConfigError
+
+SOCKET_NAME = "agent.sock"
+STALE_SECONDS = 24 * 3600.0
+DRAIN_WAIT_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+
+
+def prepare(root: Path, *, name: str) -> Path:
+    """A private directory ``root/name``, and none that anyone else could have laid out for us."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = root.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        raise ConfigError(
+            f"{root} is not a directory that only this user can write to",
+            hint="remove it, or set XDG_RUNTIME_DIR to a private directory",
+        )
+    _remove_stale(root)
+    own = root / name
+    own.mkdir(mode=0o700, exist_ok=True)
+    return own
+
+
+class DrainLock:
+    """Held by an agent while it finishes saves of a trainer that is gone; the next agent waits for it.
+
+    Else the next life would claim the run, and the one that drains would find its save superseded.
+    """
+
+    def __init__(self, root: Path, store: str, *, run: str) -> None:
+        digest = hashlib.sha256(f"{store}\0{run}".encode()).hexdigest()[:16]
+        self._path = root / f"drain-{digest}.lock"
+        self._fd = -1
+
+    def hold(self) -> None:
+        """Take it, if nobody else drains; harmless twice."""
+        if self._fd >= 0:
+            return
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let the next agent go on."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def wait(
+        self, *, say: Callable[[], None], stopped: Callable[[], bool], seconds: float = DRAIN_WAIT_SECONDS
+    ) -> bool:
+        """Wait until nobody drains; calls ``say`` once if somebody does. False if the wait was cut short."""
+        deadline = time.monotonic() + seconds
+        said = False
+        while not self._free():
+            if not said:
+                say()
+                said = True
+            if stopped() or time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)  # flock has no timeout, and this lock is nearly always free
+        return True
+
+    def _free(self) -> bool:
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+
+def _remove_stale(root: Path) -> None:
+    """Directories of agents that were killed, once their last words are a day old."""
+    for path in root.iterdir():
+        pid = path.name.rpartition("-")[2]
+        if not pid.isdecimal() or Path(f"/proc/{pid}").exists():
+            continue
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)

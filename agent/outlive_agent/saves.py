@@ -1,0 +1,243 @@
+"""The life's saves: when to ask for one, what became of each, and the newest state that lies in memory."""
+
+import time
+from dataclasses import dataclass
+
+from outlive.errors import OutliveError
+from outlive.staging.messages import Committed as CommittedPacket
+from outlive.staging.messages import Failed, Reason
+from outlive.store.commit import Committer
+from outlive_agent.conversation import Conversation
+from outlive_agent.events import Post, Uploaded, UploadFailed
+from outlive_agent.held import Held
+from outlive_agent.history import History
+from outlive_agent.journal import Journal, step_text
+from outlive_agent.pace import Pace
+from outlive_agent.planner import Figures
+from outlive_agent.settings.values import Every
+from outlive_agent.units import bytes_text, duration_text
+from outlive_agent.upload import Uploader
+
+RESCUE_ATTEMPTS, RESCUE_PAUSE_SECONDS = 3, 1.0
+"""How often the last state is tried when no trainer is left that could bring a newer one."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What this life has cost and kept so far."""
+
+    saved_step: int | None = None
+    """Step of the newest checkpoint this life resumed from or wrote."""
+    resumed_step: int = 0
+    checkpoints: int = 0
+    sent_bytes: int = 0
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+class Saves:
+    """Only the deciding thread uses it. ``talk`` is the trainer that there is at the moment."""
+
+    def __init__(self, every: Every, *, journal: Journal) -> None:
+        self.talk: Conversation | None = None
+        self.newest: Held | None = None
+        self.totals = Totals()
+        self.problem: OutliveError | None = None
+        self.pace = Pace(every)
+        self._every = every
+        self._journal = journal
+        self._history: History | None = None
+        self._uploader: Uploader | None = None
+        self._asked: int | None = None
+        self._rescues = 0
+        self._rescue_at = 0.0
+        self._open = 0
+        """Uploads whose outcome was not told yet."""
+        self._copy_seconds: float | None = None
+
+    def open(self, committer: Committer, *, resumed: int | None, post: Post, history: History) -> None:
+        """From now on snapshots become checkpoints of this life, which resumed from that step."""
+        self.totals.saved_step = resumed
+        self.totals.resumed_step = resumed or 0
+        self._uploader = Uploader(committer, post=post)
+        self._history = history
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        if self._uploader is not None:
+            self._uploader.close()
+
+    def trainer_started(self, talk: Conversation, held: Held | None) -> None:
+        """A trainer has its state: what it was given is the newest there is."""
+        self.talk = talk
+        self.newest = held
+        self._asked = None
+        talk.page.every_steps = self._every.steps or 0
+        self.pace.started(time.monotonic())
+
+    def trainer_gone(self) -> None:
+        """Nobody is there to be asked."""
+        self.talk = None
+
+    def fetched_again(self, held: Held | None) -> None:
+        """The newest state was lost with its trainer; this is the newest checkpoint."""
+        self.totals.saved_step = None if held is None else held.step
+
+    def ask(self, reason: Reason, *, stop: bool = False, deadline: float | None = None) -> None:
+        """Ask the trainer for a snapshot at its next boundary."""
+        if self.talk is not None:
+            nanoseconds = 0 if deadline is None else max(1, int(deadline * 1e9))
+            self._asked = self.talk.page.ask(reason, stop=stop, deadline_ns=nanoseconds)
+
+    def ask_if_due(self, now: float) -> None:
+        """Ask for what the interval wants."""
+        due = self.due_at()
+        if due is not None and now >= due:
+            self.ask("interval")
+
+    def due_at(self) -> float | None:
+        """When to ask for the next save; None while one is asked for, or an upload still has the arena."""
+        if self.talk is None or self._uploader is None or self._open:
+            return None
+        if self._asked is not None and self.talk.page.honoured < self._asked:
+            return None
+        return self.pace.due_at(self.figures())
+
+    def interval_text(self) -> str:
+        """The interval in words."""
+        return self.pace.text(self.figures())
+
+    def accept(self, held: Held) -> None:
+        """The trainer took a snapshot."""
+        if self._uploader is None:
+            raise RuntimeError("a snapshot came before the life began")
+        self.newest = held
+        self._rescues = 0
+        self._copy_seconds = held.copy_seconds
+        self.pace.taken(time.monotonic())
+        self._open += 1
+        replaced = self._uploader.submit(held)
+        if replaced is not None:
+            self._open -= 1
+            self._free(replaced)
+            self._tell(replaced, Failed(number=replaced.number, message="a newer snapshot took its place"))
+
+    def uploaded(self, event: Uploaded) -> None:
+        """A snapshot became a checkpoint: say so to everyone."""
+        self._open -= 1
+        held, committed = event.held, event.committed
+        totals = self.totals
+        totals.checkpoints += 1
+        totals.sent_bytes += committed.sent_bytes
+        totals.saved_step, totals.seconds = held.step, committed.seconds
+        totals.bytes = committed.manifest.total_bytes
+        again = " (saves work again)" if self.pace.failures else ""
+        self.problem = None
+        self.pace.saved()
+        if self.talk is not None:
+            self.talk.page.committed_step = held.step
+        self._free(held)
+        self._tell(
+            held,
+            CommittedPacket(
+                number=held.number,
+                life=held.life,
+                step=held.step,
+                bytes=totals.bytes,
+                sent=committed.sent_bytes,
+                seconds=committed.seconds,
+            ),
+        )
+        self._journal.info(
+            f"saved {step_text(held.step)} ({held.reason}, {bytes_text(totals.bytes)}, "
+            f"{bytes_text(committed.sent_bytes)} sent) in {duration_text(committed.seconds)}{again}"
+        )
+
+    def failed(self, event: UploadFailed, *, training: bool) -> None:
+        """A snapshot did not become a checkpoint. Training goes on; the newest state is tried again later."""
+        self._open -= 1
+        held, error = event.held, event.error
+        self._free(held)
+        if error is None:
+            self._journal.info(f"dropped the save of {step_text(held.step)} for a newer one")
+            self._tell(held, Failed(number=held.number, message="dropped for a newer snapshot"))
+            return
+        self.problem = error
+        first = self.pace.failures == 0
+        delay = self.pace.failed(time.monotonic())
+        self._tell(held, Failed(number=held.number, message=str(error), hint=error.hint))
+        later = f"training goes on, trying again in {duration_text(delay)}" if training else "trying again"
+        self._journal.problem(f"{step_text(held.step)} was not saved ({later})", error)
+        if first and self._history is not None:
+            self._history.record("save-failed", step=held.step, message=str(error))
+
+    def rescue(self, now: float) -> bool:
+        """No trainer is left: see the newest state home. True while that is under way."""
+        if self._uploader is None:
+            return False
+        if self._open:
+            return True
+        if not self.unsaved or self._rescues >= RESCUE_ATTEMPTS or self.newest is None:
+            return False
+        if now < self._rescue_at:
+            return True
+        self._rescues += 1
+        self._open += 1
+        self._rescue_at = now + RESCUE_PAUSE_SECONDS
+        self._uploader.submit(self.newest)
+        return True
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether the newest state in memory is whole and not a checkpoint yet."""
+        newest = self.newest
+        if newest is None or not newest.intact:
+            return False
+        return self.totals.saved_step is None or newest.step > self.totals.saved_step
+
+    @property
+    def memory(self) -> Held | None:
+        """The state to restart a trainer from without the network, if it is whole."""
+        return self.newest if self.newest is not None and self.newest.intact else None
+
+    @property
+    def progress(self) -> tuple[Held, int, int, float] | None:
+        """What is being uploaded, bytes done, bytes in all, seconds so far."""
+        return None if self._uploader is None else self._uploader.progress
+
+    def pending(self, held: Held) -> bool:
+        """Whether this memory is still being uploaded."""
+        uploads = () if self._uploader is None else self._uploader.pending
+        return any(held.arena is other.arena for other in uploads)
+
+    def drop_current(self) -> None:
+        """Give up the upload under way."""
+        if self._uploader is not None:
+            self._uploader.drop_current()
+
+    def figures(self) -> Figures:
+        """What was measured so far."""
+        page = self.talk.page if self.talk is not None else None
+        return Figures(
+            step_seconds=page.step_ns / 1e9 if page is not None and page.step_ns else None,
+            copy_seconds=self._copy_seconds,
+            upload_seconds=self.totals.seconds,
+            in_flight_seconds=self._in_flight_seconds(),
+        )
+
+    def _in_flight_seconds(self) -> float | None:
+        progress = self.progress
+        if progress is None:
+            return None
+        _, done, total, seconds = progress
+        if done and total:
+            return seconds * (total - done) / done
+        return max(0.0, (self.totals.seconds or seconds * 2) - seconds)
+
+    def _free(self, held: Held) -> None:
+        if self.talk is not None:
+            self.talk.done_with(held)
+
+    def _tell(self, held: Held, packet: CommittedPacket | Failed) -> None:
+        if self.talk is not None and held.page is self.talk.page and held.number:
+            self.talk.tell(packet)
