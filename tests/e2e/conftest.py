@@ -1,29 +1,12 @@
-"""A cloud of its own for each test, and as many machines in it as the test asks for."""
+"""A cloud of its own for each test, and in it a bucket and as many machines as the test asks for."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from typing import Protocol
+from collections.abc import Iterator
 
 import pytest
 
+from e2e.rig.bucket import Bucket, bucket_in
 from e2e.rig.cloud import Cloud
-from e2e.rig.datasource import Datasource
-from e2e.rig.droplet import Droplet
-from e2e.rig.image import Release
-from e2e.rig.packages import Equipment
-
-
-class Machines(Protocol):
-    """Makes a machine with a new disk and boots it; the test's end takes it away."""
-
-    def __call__(
-        self,
-        user_data: str,
-        *,
-        datasource: Datasource = "nocloud",
-        release: Release = "bookworm",
-        equipment: Sequence[Equipment] = (),
-    ) -> Droplet: ...
+from e2e.rig.machines import Machines
 
 
 @pytest.fixture
@@ -34,19 +17,14 @@ def cloud() -> Iterator[Cloud]:
 
 
 @pytest.fixture
+def bucket(cloud: Cloud) -> Iterator[Bucket]:
+    """A real S3 server, which guests find at `bucket.endpoint`."""
+    with bucket_in(cloud) as made:
+        yield made
+
+
+@pytest.fixture
 def machine(cloud: Cloud) -> Iterator[Machines]:
-    """Boots machines from pasted user-data."""
-    with ExitStack() as stack:
-
-        def make(
-            user_data: str,
-            *,
-            datasource: Datasource = "nocloud",
-            release: Release = "bookworm",
-            equipment: Sequence[Equipment] = (),
-        ) -> Droplet:
-            droplet = Droplet(cloud, user_data, datasource=datasource, release=release, equipment=equipment)
-            stack.enter_context(droplet).boot()
-            return droplet
-
-        yield make
+    """Boots machines from pasted user-data: `machine("#cloud-config ...")`. They go at the test's end."""
+    with Machines(cloud) as made:
+        yield made

@@ -1,21 +1,19 @@
 """The rig itself: what a scenario relies on when it pastes user-data and takes machines away."""
 
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Thread
 
+import boto3
 import pytest
 
-from e2e.conftest import Machines
 from e2e.rig.boot import Ending
+from e2e.rig.bucket import Bucket
 from e2e.rig.cloud import Cloud
 from e2e.rig.conditions import FileThere, JournalLine, UnitState
 from e2e.rig.datasource import Datasource
 from e2e.rig.environments import TORCH, project_environment, torch_environment
 from e2e.rig.errors import TimedOut
 from e2e.rig.image import Release
+from e2e.rig.machines import Machines
 from e2e.rig.packages import pip_packages
 
 PASTED = """#cloud-config
@@ -141,6 +139,9 @@ def test_power_button_works_right_after_boot(machine: Machines) -> None:
 def test_host_is_out_of_a_guests_reach(machine: Machines) -> None:
     """Neither a unit nor a command run by the test can set the clock, make a device or leave the network."""
     droplet = machine("#cloud-config\n")
+    droplet.wait_for_cloud_init()
+    unit = ("systemd-run", "--quiet", "--wait", "--collect")
+    droplet.run(*unit, "true")
     forbidden = {
         "date": ("date", "-s", "@86400"),
         "mknod": ("mknod", "/root/disk", "b", "254", "0"),
@@ -149,9 +150,29 @@ def test_host_is_out_of_a_guests_reach(machine: Machines) -> None:
     }
     for name, command in forbidden.items():
         assert 0 != droplet.run(*command, check=False).returncode, name
-        in_unit = droplet.run("systemd-run", "--quiet", "--wait", "--collect", *command, check=False)
-        assert 0 != in_unit.returncode, name
+        assert 0 != droplet.run(*unit, *command, check=False).returncode, name
     assert time.time() > 1_000_000_000
+
+
+def test_units_are_sandboxed_as_on_a_real_machine(machine: Machines) -> None:
+    """What a unit's settings forbid is forbidden in the guest too: a scenario may rely on it."""
+    droplet = machine("#cloud-config\n")
+    droplet.wait_for_cloud_init()
+    ask = ("curl", "--silent", "--fail", "--max-time", "2", "http://169.254.169.254/metadata/v1/id")
+    probes = {
+        "IPAddressDeny=169.254.169.254": ask,
+        "RestrictAddressFamilies=AF_UNIX": ask,
+        "ProtectSystem=strict": ("touch", "/var/lib/x"),
+        "ProtectProc=invisible": ("cat", "/proc/1/cmdline"),
+        "PrivateDevices=yes": ("test", "-e", "/dev/console"),
+        "SystemCallFilter=~mkdir mkdirat": ("mkdir", "/run/x"),
+        "MemoryDenyWriteExecute=yes": ("python3", "-c", "import mmap; mmap.mmap(-1, 4096, prot=7)"),
+    }
+    plain = ("systemd-run", "--quiet", "--wait", "--collect")
+    for setting, command in probes.items():
+        assert 0 == droplet.run(*plain, *command).returncode
+        inside = ("--property=DynamicUser=yes", f"--property={setting}")
+        assert 0 != droplet.run(*plain, *inside, *command, check=False).returncode, setting
 
 
 def test_guests_links_do_not_lead_to_the_host(machine: Machines) -> None:
@@ -169,47 +190,32 @@ def test_guests_links_do_not_lead_to_the_host(machine: Machines) -> None:
     assert "drwxr-xr-x root" == droplet.run("stat", "-c", "%A %U", "/etc/systemd").stdout.strip()
 
 
-@contextmanager
-def _echo() -> Iterator[tuple[str, int]]:
-    """A server of the test's own on this machine that answers every connection."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                return
-            with peer:
-                peer.sendall(b"HTTP/1.0 200 OK\r\n\r\nhere")
-                peer.shutdown(socket.SHUT_WR)
-                peer.recv(4096)
-
-    thread = Thread(target=serve)
-    thread.start()
-    try:
-        yield listener.getsockname()
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
-
-
-def test_published_server_comes_and_goes(cloud: Cloud, machine: Machines) -> None:
-    """A guest reaches what the test publishes; cut, it is refused; unplugged, packets vanish; and back."""
+def test_bucket_comes_and_goes(bucket: Bucket, machine: Machines) -> None:
+    """A guest reaches the S3 server; cut, it is refused; unplugged, packets vanish; and back each time."""
     droplet = machine("#cloud-config\n")
-    get = ("curl", "--silent", "--max-time", "1", "http://cloud.test:9000/")
-    with _echo() as target:
-        server = cloud.publish(9000, target=target)
-        assert "here" == droplet.run(*get).stdout
-        server.cut()
-        assert 7 == droplet.run(*get, check=False).returncode  # refused
-        server.mend()
-        assert "here" == droplet.run(*get).stdout
-        droplet.unplug()
-        assert 28 == droplet.run(*get, check=False).returncode  # timed out
-        droplet.plug()
-        assert "here" == droplet.run(*get).stdout
+    client = boto3.client(
+        "s3",
+        endpoint_url=bucket.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=bucket.server.access_key,
+        aws_secret_access_key=bucket.server.secret_key,
+    )
+    url = client.generate_presigned_url("put_object", Params={"Bucket": bucket.server.bucket, "Key": "key"})
+    client.close()
+    plain = ("--header", "Content-Type:", "--request", "PUT", "--data", "x")
+    put = ("curl", "--silent", "--fail", "--max-time", "20", *plain, url)
+    droplet.run(*put)
+    client = bucket.server.client()
+    assert b"x" == client.get_object(Bucket=bucket.server.bucket, Key="key")["Body"].read()
+    client.close()
+    bucket.cable.cut()
+    assert 7 == droplet.run(*put, check=False).returncode  # refused
+    bucket.cable.mend()
+    droplet.run(*put)
+    droplet.unplug()
+    assert 28 == droplet.run(*put, "--max-time", "1", check=False).returncode  # timed out
+    droplet.plug()
+    droplet.run(*put)
 
 
 @pytest.mark.parametrize("release", ["bookworm", "trixie"])

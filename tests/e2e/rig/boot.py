@@ -32,7 +32,8 @@ exec "$@"
 """
 
 # register, keep-unit: no systemd on the host is needed. MKNOD: root in the guest must not be able to make
-# itself a node of the host's disk. console: a pseudo-terminal of nspawn's own, never a device of the host.
+# itself a node of the host's disk. bpf: without it systemd can't enforce IPAddressDeny, and says nothing.
+# console: a pseudo-terminal of nspawn's own, never a device of the host.
 _NSPAWN = (
     "systemd-nspawn",
     "--quiet",
@@ -41,6 +42,7 @@ _NSPAWN = (
     f"--kill-signal={int(POWER_OFF)}",
     "--capability=CAP_NET_ADMIN,CAP_NET_RAW",
     "--drop-capability=CAP_MKNOD,CAP_SYS_TTY_CONFIG",
+    "--system-call-filter=bpf",
     "--resolv-conf=off",
     "--timezone=off",
     "--link-journal=no",

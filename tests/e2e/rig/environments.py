@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from e2e.rig import processes
@@ -42,11 +42,15 @@ def torch_environment(release: Release = "bookworm") -> Equipment:
     return Equipment(binds={TORCH: build_once(cache_folder() / "torch" / f"{release}-{key}", build) / "venv"})
 
 
-def project_environment(path: str, *, release: Release = "bookworm", torch: bool = False) -> Equipment:
+def project_environment(
+    path: str, *, release: Release = "bookworm", torch: bool = False, files: Mapping[str, str] | None = None
+) -> Equipment:
     """At `path`, this working tree installed: for machines whose environment "is there already".
 
-    With `torch` it also sees torch_environment's, which the guest needs then too.
+    With `torch` it also sees torch_environment's, which the guest needs then too. `files`: path in the
+    environment -> text, such as the mark by which an installer knows that it has been there.
     """
+    added = dict(files or {})
     image = ensure_image(release)
     wheel = project_wheel()
     environments = cache_folder() / "environments"
@@ -58,9 +62,11 @@ def project_environment(path: str, *, release: Release = "bookworm", torch: bool
         if torch:
             packages = f"lib/python{PYTHON[release]}/site-packages"
             (folder / "venv" / packages / "torch.pth").write_text(f"{TORCH}/{packages}\n")
+        for name, text in added.items():
+            (folder / "venv" / name).write_text(text)
         forget_unused(environments)
 
-    key = digest([image.name, path, wheel.parent.name, str(torch)])
+    key = digest([image.name, path, wheel.parent.name, str(torch), str(sorted(added.items()))])
     return Equipment(binds={path: build_once(environments / f"{release}-{key}", build) / "venv"})
 
 

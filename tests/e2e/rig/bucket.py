@@ -1,0 +1,31 @@
+"""A real S3 server with one bucket: the test reaches it on this machine, guests reach it in the cloud."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from e2e.rig.cloud import ADDRESS, Cloud
+from e2e.rig.forward import Forward
+from fakes.servers import Server, s3_server
+
+PORT = 9000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """`cable.cut()` is an outage as guests see it; the test still sees the bucket."""
+
+    server: Server
+    cable: Forward
+    endpoint: str = f"http://{ADDRESS}:{PORT}"
+    """Where guests find it."""
+
+
+@contextmanager
+def bucket_in(cloud: Cloud) -> Iterator[Bucket]:
+    """An empty bucket for as long as the block lasts."""
+    with s3_server("moto") as server:
+        host, port = server.endpoint.removeprefix("http://").split(":")
+        cable = cloud.publish(PORT, target=(host, int(port)))
+        yield Bucket(server=server, cable=cable)
+        cable.close()
