@@ -4,16 +4,13 @@ import queue
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from outlive.errors import ConfigError, Denied, NoBucket, OutliveError, ProtocolError, Superseded
-from outlive.staging.messages import ArenaOffer, Ended, Failed, Message, Refused, SnapshotTaken
+from outlive.errors import ConfigError, Denied, NoBucket, OutliveError, Superseded
 from outlive.store.commit import Committer
 from outlive.store.lives import Life
 from outlive_agent import planner
 from outlive_agent.beginning import Beginning
-from outlive_agent.conversation import SEND_SECONDS, Conversation, close_all
 from outlive_agent.endgame import EndGame
 from outlive_agent.events import (
     BeginFailed,
@@ -34,17 +31,22 @@ from outlive_agent.events import (
 from outlive_agent.exits import Exit
 from outlive_agent.job import Job, Place
 from outlive_agent.record import Record
+from outlive_agent.restarts import Restarts
 from outlive_agent.saves import Saves
 from outlive_agent.supervise.interface import Supervisor
-from outlive_agent.trainers import check_hello
+from outlive_agent.training import Training
 from outlive_agent.verdict import Cause, Facts, code_text, judge
 from outlive_agent.watch import Watch
 
 TICK_SECONDS = 1.0
 """The longest sleep: how old the status may be, and how late a lost event is made up for."""
+FIRST_STEP_SECONDS = 0.1
+"""The same while the first step is awaited, whose time is recorded."""
 LAST_WORDS_SECONDS = 5.0
 """How long after the command's end its trainer's last packets may still be on their way."""
 SUPERSEDED_GRACE_SECONDS = 5.0
+PATIENT_INTERRUPTS = 1
+"""How many Ctrl-C still mean: wait for the last save."""
 
 
 class Guard:
@@ -62,23 +64,25 @@ class Guard:
         self._end = EndGame(job.stop_grace_seconds)
         self._saves = Saves(job.every, journal=place.journal)
         self._record = Record(job, place, mode=supervisor.mode)
+        self._training = Training(
+            job, mode=supervisor.mode, saves=self._saves, beginning=beginning, journal=place.journal
+        )
+        self._restarts = Restarts(job.restarts)
         self._watch: Watch | None = None
+        self._committer: Committer | None = None
         self._life: Life | None = None
-        self._state: StateReady | None = None
-        self._talk: Conversation | None = None
-        self._early: list[TrainerCame] = []
-        self._attached = False
-        self._superseded = False
-        self._child_code: int | None = None
-        self._child_ended_at: float | None = None
-        self._crashes = 0
-        self._saved_at_crash: int | None = None
+        self._started = False
+        self._child: ChildExited | None = None
+        self._child_ended_at = 0.0
+        self._interrupts = 0
+        self._over = False
+        """Nobody trains any more, and nobody will."""
         self._exit: Exit | None = None
-        self._reactions: dict[type, Callable[[Any], None]] = {
+        self._reactions: dict[type, Callable[[Any], object]] = {
             LifeClaimed: self._on_life_claimed,
             StateReady: self._on_state_ready,
             BeginFailed: self._on_begin_failed,
-            TrainerCame: self._on_trainer_came,
+            TrainerCame: self._training.came,
             PacketCame: self._on_packet,
             TrainerGone: self._on_trainer_gone,
             ChildExited: self._on_child_exited,
@@ -98,6 +102,8 @@ class Guard:
                 if event is not None:
                     self._reactions[type(event)](event)
                 self._tick(time.monotonic())
+            # Only here: a fault of ours must not end the training with us, which saves through a helper then.
+            self._supervisor.kill(None)
         finally:
             self._close()
         return self._exit
@@ -105,7 +111,10 @@ class Guard:
     def _next_event(self) -> Event | None:
         now = time.monotonic()
         times = [self._end.next_at(), self._saves.due_at()]
-        wait = min([TICK_SECONDS, *(max(0.0, at - now) for at in times if at is not None and at > now)])
+        tick = (
+            TICK_SECONDS if self._record.trained or self._training.connected is None else FIRST_STEP_SECONDS
+        )
+        wait = min([tick, *(max(0.0, at - now) for at in times if at is not None and at > now)])
         try:
             return self._events.get(timeout=wait)
         except queue.Empty:
@@ -113,24 +122,24 @@ class Guard:
 
     def _tick(self, now: float) -> None:
         self._place.notify.alive()
-        self._record.observe(self._talk, self._saves, self._end)
+        self._record.observe(self._training.talk, self._saves, self._end)
         if self._exit is not None:
             return
         if self._end.due(now):
-            self._stop("notice", deadline=self._end.deadline)
+            self._last_save(now)
         action = self._end.escalate(now)
-        trainer = self._talk.pid if self._talk is not None and not self._talk.gone else None
         if action == "terminate":
             self._journal.warning("the training does not stop; sending SIGTERM")
-            self._supervisor.terminate(trainer)
+            self._supervisor.terminate(self._training.pid)
         elif action == "kill":
-            self._supervisor.kill(trainer)
-            if not self._supervisor.owns and self._talk is not None:
-                self._hang_up(self._talk)
-        if not self._end.stopping and not self._superseded:
+            self._supervisor.kill(self._training.pid)
+            if not self._supervisor.owns:
+                self._training.hang_up()
+        if not self._end.stopping:
             self._saves.ask_if_due(now)
-        if self._over(now):
-            self._drain()
+        self._over = self._over or self._nobody_trains(now)
+        if self._over:
+            self._drain(now)
 
     # -- the beginning
 
@@ -138,210 +147,97 @@ class Guard:
         self._life = event.life
         self._record.claimed(event.life)
         self._watch = Watch(self._job, self._place, life=event.life, post=self._events.put)
-        if self._end.stopping:
-            self._exit = Exit.RESUME
-            return
-        if self._supervisor.owns:
-            self._start_command()
-        for came in self._early:
-            self._on_trainer_came(came)
-        self._early.clear()
+        if self._supervisor.owns and not self._end.stopping:
+            self._start_command(event.life)
+        self._training.life_claimed(event.life)
 
-    def _start_command(self) -> None:
-        assert self._life is not None  # noqa: S101 - the callers' duty
+    def _start_command(self, life: Life) -> None:
         try:
-            self._supervisor.start({**self._job.child_environ, "OUTLIVE_LIFE": str(self._life.number)})
+            self._supervisor.start({"OUTLIVE_LIFE": str(life.number)})
         except ConfigError as error:
             self._fail(error)
+        else:
+            self._started = True
 
     def _on_state_ready(self, event: StateReady) -> None:
-        assert self._life is not None  # noqa: S101 - claimed first
-        first = self._state is None
-        self._state = event
-        self._record.restored(event, again=not first)
-        if first:
+        if self._life is None:
+            raise RuntimeError("a state came before its life was claimed")
+        self._record.restored(event)
+        if not self._saves.opened:
             committer = Committer(self._place.store, self._life, parent=event.parent)
+            self._committer = committer
             step = None if event.parent is None else event.parent.step
             self._saves.open(committer, resumed=step, post=self._events.put, history=self._record.history)
         else:
             self._saves.fetched_again(event.held)
         self._saves.newest = event.held
-        if self._talk is not None and not self._talk.ready:
-            self._give_state(self._talk)
+        self._training.state_ready(event)
 
     def _on_begin_failed(self, event: BeginFailed) -> None:
         if isinstance(event.error, Superseded):
             self._on_superseded(SupersededSeen(error=event.error))
-        else:
+        elif not self._end.stopping:
             self._fail(event.error)
 
     def _fail(self, error: OutliveError) -> None:
         """Nothing can be guarded: nobody may train."""
         self._journal.error(str(error), hint=error.hint)
-        for came in self._early:
-            _refuse(came, error)
-        if self._talk is not None:
-            self._talk.refuse(str(error), hint=error.hint)
-            self._hang_up(self._talk)
-        self._supervisor.kill(None)
+        self._training.refuse(error)
+        self._training.hang_up()
         lasting = isinstance(error, ConfigError | Denied | NoBucket)
         self._exit = Exit.CONFIG if lasting else Exit.FAILED
         self._record.failed(error, self._exit)
 
-    # -- the trainer
-
-    def _on_trainer_came(self, event: TrainerCame) -> None:
-        if self._life is None:
-            self._early.append(event)
-            return
-        busy = self._talk is not None and not self._talk.gone
-        try:
-            check_hello(event.hello, life=self._life, busy=busy, taken_over=self._job.taken_over is not None)
-            if self._superseded or self._end.stopping:
-                raise ProtocolError("the run is being stopped on this machine")
-        except ProtocolError as error:
-            self._journal.problem("a training was refused", error)
-            _refuse(event, error)
-            return
-        talk = self._talk = Conversation(event.channel, event.hello, life=self._life.number)
-        self._attached = True
-        try:
-            talk.welcome(
-                run=self._job.run,
-                nonce=self._life.nonce,
-                mode=self._supervisor.mode,
-                store=self._job.location,
-            )
-        except (EOFError, TimeoutError):
-            self._hang_up(talk)
-            return
-        if self._state is not None:
-            self._give_state(talk)
-
-    def _give_state(self, talk: Conversation) -> None:
-        """What the trainer resumes from; one that already lives keeps what it has."""
-        assert self._state is not None  # noqa: S101 - the callers' duty
-        held = self._saves.memory
-        if self._saves.newest is not None and held is None and not talk.hello.life:
-            # The trainer before this one died while it copied over the only state in memory.
-            self._saves.newest = None
-            self._beginning.fetch_again()
-            return
-        try:
-            if talk.hello.life:
-                talk.ready = True
-                lent = None
-            else:
-                uploading = held is not None and self._saves.pending(held)
-                lent = talk.give(held, seconds=self._state.seconds, uploading=uploading)
-        except (EOFError, TimeoutError):
-            self._hang_up(talk)
-            return
-        self._saves.trainer_started(talk, lent)
+    # -- the training
 
     def _on_packet(self, event: PacketCame) -> None:
-        talk = self._talk
-        message, fds = event.received
-        if talk is None or event.channel is not talk.channel or talk.gone:
-            close_all(fds)
+        ended = self._training.packet(event)
+        if ended is None:
             return
-        try:
-            if isinstance(message, ArenaOffer):
-                talk.offered(message, fds)
-            elif isinstance(message, SnapshotTaken) and talk.ready:
-                self._on_snapshot(talk, message, fds)
-            else:
-                close_all(fds)
-                self._on_last_packet(talk, message)
-        except ProtocolError as error:
-            self._journal.problem("the training's connection is closed", error)
-            talk.refuse(str(error), hint=error.hint)
-            self._hang_up(talk)
-
-    def _on_snapshot(self, talk: Conversation, packet: SnapshotTaken, fds: tuple[int, ...]) -> None:
-        held = talk.taken(packet, fds)
-        if self._superseded:
-            talk.done_with(held)
-            talk.tell(Failed(number=packet.number, message="a newer life of this run exists"))
-        else:
-            self._saves.accept(held)
-
-    def _on_last_packet(self, talk: Conversation, message: Message) -> None:
-        if not isinstance(message, Ended):
-            raise ProtocolError(f"a {message.packet} packet came where none can be")
-        talk.ended = message
-        self._record.trainer_ended(message)
-        if message.outcome == "stopped" and not self._end.stopping:
+        self._record.trainer_ended(ended)
+        if ended.outcome == "stopped" and not self._end.stopping:
             # It was told by somebody else (Slurm, systemd): what is left of it must not hang for ever.
             self._end.ask(None, time.monotonic())
 
     def _on_trainer_gone(self, event: TrainerGone) -> None:
-        talk = self._talk
-        if talk is None or event.channel is not talk.channel:
-            event.channel.close()
-            if event.error is not None:
-                self._journal.problem("a connection was refused", event.error)
-            return
-        if event.error is not None:
-            self._journal.problem("the training's connection is closed", event.error)
-        if not talk.gone:
-            self._hang_up(talk)
-
-    def _hang_up(self, talk: Conversation) -> None:
-        talk.close()
-        self._record.observe(talk, self._saves, self._end)
-        if talk is self._saves.talk:
-            self._saves.trainer_gone()
+        self._record.observe(self._training.talk, self._saves, self._end)
+        self._training.gone(event)
 
     def _on_child_exited(self, event: ChildExited) -> None:
-        self._child_code = event.code
+        self._child = event
         self._child_ended_at = time.monotonic()
 
-    def _over(self, now: float) -> bool:
-        """Whether nobody trains any more, and nobody will."""
-        talk = self._talk
-        connected = talk is not None and not talk.gone
-        if self._life is None:
-            return self._end.stopping
+    def _nobody_trains(self, now: float) -> bool:
+        training = self._training
         if self._supervisor.owns:
-            if self._child_ended_at is None:
+            if not self._started:
+                return self._end.stopping
+            if self._child is None:
                 return False
-            if connected and now < self._child_ended_at + LAST_WORDS_SECONDS:
+            if training.connected is not None and now < self._child_ended_at + LAST_WORDS_SECONDS:
                 return False  # its last packets may still be on their way
-            return not self._restart()
-        if connected:
+            return not self._start_again(self._child)
+        if training.connected is not None:
             return False
-        if self._end.stopping or self._superseded:
+        if self._end.stopping:
             return True
-        if talk is None:
-            return False
-        ended = talk.ended is not None and talk.ended.outcome != "exception"
-        return ended or self._supervisor.mode == "helper"
+        ended = training.outcome in {"finished", "stopped"}
+        return ended or (training.attached and self._supervisor.mode == "helper")
 
-    def _restart(self) -> bool:
+    def _start_again(self, child: ChildExited) -> bool:
         """Whether the command crashed and has been started again."""
-        crashed = (
-            self._attached and self._child_code not in {0, Exit.RESUME, None} and self._state is not None
-        )
-        outcome = (
-            self._talk.ended.outcome if self._talk is not None and self._talk.ended is not None else None
-        )
-        if not crashed or self._end.stopping or self._superseded or outcome in {"finished", "stopped"}:
+        well = child.code in {0, Exit.RESUME} or self._training.outcome in {"finished", "stopped"}
+        if well or self._end.stopping or not self._saves.opened or self._life is None:
             return False
-        if self._saves.totals.saved_step != self._saved_at_crash:
-            self._crashes = 0  # it got somewhere
-        self._saved_at_crash = self._saves.totals.saved_step
-        self._crashes += 1
-        how = code_text(self._child_code)
-        if self._crashes > self._job.restarts:
-            if self._job.restarts:
-                self._journal.error(
-                    f"the training crashed {self._crashes} times without a save in between ({how})"
-                )
+        how = code_text(child.code)
+        if not self._restarts.again(self._saves.totals.saved_step):
+            if self._restarts.limit:
+                crashes = f"{self._restarts.crashes} times without a save in between"
+                self._journal.error(f"the training crashed {crashes}; the last time with {how}")
             return False
-        self._record.crashed(how, number=self._crashes, of=self._job.restarts)
-        self._child_code = self._child_ended_at = None
-        self._start_command()
+        self._record.crashed(how, number=self._restarts.crashes, of=self._restarts.limit)
+        self._child = None
+        self._start_command(self._life)
         return True
 
     # -- the end
@@ -350,29 +246,33 @@ class Guard:
         if event.number == signal.SIGUSR1:
             self._journal.info("SIGUSR1: saving at the next step")
             self._saves.ask("signal")
-        elif event.number == signal.SIGINT and self._end.cause == "interrupt":
-            self._journal.warning("interrupted again: not waiting for the training any longer")
-            self._end.hurry(time.monotonic())
-        elif not self._end.stopping:
+            return
+        if event.number == signal.SIGINT:
+            self._interrupts += 1
+        if not self._end.stopping:
             self._journal.notice(f"{signal.Signals(event.number).name}: saving and stopping")
             self._stop("interrupt" if event.number == signal.SIGINT else "signal")
+        elif self._interrupts == PATIENT_INTERRUPTS + 1:
+            self._journal.warning("interrupted again: not waiting for the training any longer")
+            self._end.hurry(time.monotonic())
+        elif self._interrupts > PATIENT_INTERRUPTS + 1:
+            self._journal.warning("interrupted again: giving up the save under way")
+            self._saves.give_up()
 
     def _stop(self, cause: Cause, *, deadline: float | None = None) -> None:
         """Ask the trainer for its last snapshot, or stop a command that has nothing to save yet."""
-        if self._end.stopping:
-            return
         self._end.ask(cause, time.monotonic())
+        self._training.stopping = True
         self._place.notify.stopping()
-        talk = self._talk
-        if talk is None or talk.gone or not talk.ready:
+        talk = self._training.connected
+        if talk is None or not talk.ready:
             self._beginning.close()
-            self._supervisor.terminate(None)
+            self._supervisor.terminate(self._training.pid)
             return
         self._saves.ask("notice" if cause == "notice" else "signal", stop=True, deadline=deadline)
         if not talk.page.boundary_ns:
-            self._supervisor.terminate(
-                talk.pid
-            )  # it may be long until its first boundary, and nothing is lost
+            # It may be long until its first boundary, and nothing is lost.
+            self._supervisor.terminate(talk.pid)
 
     def _on_notice(self, event: Noticed) -> None:
         notice = event.notice
@@ -382,57 +282,58 @@ class Guard:
         if notice.kind == "hint":
             self._saves.ask("notice")
             return
-        plan = planner.plan(now, now if notice.deadline is None else notice.deadline, self._saves.figures())
+        deadline = now if notice.deadline is None else notice.deadline
+        plan = planner.plan(now, deadline, self._saves.figures())
         self._record.planned(plan, notice)
-        if plan.drop_in_flight:
-            self._saves.drop_current()
-        if notice.deadline is not None:
-            self._end.plan(deadline=notice.deadline, stop_at=plan.stop_at)
-        if notice.deadline is None or plan.stop_at <= now:
-            self._stop("notice", deadline=notice.deadline)
-        elif plan.save_now:
+        self._end.plan(deadline=deadline, stop_at=plan.stop_at)
+        if plan.save_now:
             self._saves.ask("notice")
+
+    def _last_save(self, now: float) -> None:
+        """The time that was planned for it has come."""
+        deadline = self._end.deadline
+        if deadline is not None and planner.plan(now, deadline, self._saves.figures()).drop_in_flight:
+            self._saves.drop_current()
+        self._stop("notice", deadline=deadline)
 
     def _on_uploaded(self, event: Uploaded) -> None:
         self._saves.uploaded(event)
         self._record.saved(event)
-        now = time.monotonic()
         if self._end.stop_at is not None and self._end.deadline is not None:
-            self._end.replan(planner.plan(now, self._end.deadline, self._saves.figures()).stop_at)
-        elif self._watch is not None and not self._end.stopping:
-            self._watch.prune(event.committed.manifest)
+            plan = planner.plan(time.monotonic(), self._end.deadline, self._saves.figures())
+            self._end.replan(plan.stop_at)
+        elif self._watch is not None and self._committer is not None and not self._end.stopping:
+            self._watch.prune(self._committer)
 
     def _on_upload_failed(self, event: UploadFailed) -> None:
-        training = self._talk is not None and not self._talk.gone and not self._end.stopping
+        training = self._training.connected is not None and not self._end.stopping
         self._saves.failed(event, training=training)
 
     def _on_superseded(self, event: SupersededSeen) -> None:
-        if self._superseded:
+        if self._training.superseded:
             return
-        self._superseded = True
         self._journal.error(str(event.error), hint=event.error.hint)
         self._record.superseded(event.error)
-        self._saves.drop_current()
+        self._training.superseded = True
+        self._training.refuse(event.error)
+        self._saves.give_up()
         self._end.grace_seconds = min(self._end.grace_seconds, SUPERSEDED_GRACE_SECONDS)
         self._end.ask(None, time.monotonic())
-        if self._talk is not None and not self._talk.gone:
-            self._talk.refuse(str(event.error), hint=event.error.hint)
-        self._supervisor.terminate(self._talk.pid if self._talk is not None and not self._talk.gone else None)
+        self._supervisor.terminate(self._training.pid)
 
-    def _drain(self) -> None:
+    def _drain(self, now: float) -> None:
         """Nobody trains any more: see the last state home, then say how it ended."""
         self._place.lock.hold()
-        if not self._superseded and self._saves.rescue(time.monotonic()):
+        if self._saves.rescue(now):
             self._record.draining(self._saves)
             return
-        talk = self._talk
         verdict = judge(
             Facts(
-                attached=self._attached,
-                superseded=self._superseded,
+                attached=self._training.attached,
+                superseded=self._training.superseded,
                 cause=self._end.cause,
-                outcome=talk.ended.outcome if talk is not None and talk.ended is not None else None,
-                child_code=self._child_code,
+                outcome=self._training.outcome,
+                child_code=self._child.code if self._child is not None else None,
                 reached_step=self._record.reached_step,
                 saved_step=self._saves.totals.saved_step or 0,
             )
@@ -442,17 +343,9 @@ class Guard:
 
     def _close(self) -> None:
         self._beginning.close()
-        self._supervisor.kill(None)
-        if self._talk is not None and not self._talk.gone:
-            self._talk.close()
+        self._training.hang_up()
         self._saves.close()
         if self._watch is not None:
             self._watch.close()
         self._record.close()
         self._place.lock.release()
-
-
-def _refuse(came: TrainerCame, error: OutliveError) -> None:
-    with suppress(EOFError, TimeoutError):
-        came.channel.send(Refused(message=str(error), hint=error.hint), timeout=SEND_SECONDS)
-    came.channel.close()

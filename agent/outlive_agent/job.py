@@ -1,15 +1,15 @@
 """What a guard was asked to do: the same for all three ways to start one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from outlive.objects.interface import ObjectStore
 from outlive.store.lives import Life
+from outlive.store.retention import Keep
 from outlive_agent.journal import Journal
 from outlive_agent.notify import Notify
 from outlive_agent.runtime import DrainLock
-from outlive_agent.settings.values import Every, KeepSettings
+from outlive_agent.settings.values import Every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Job:
     """The store as it was named; never holds a secret."""
     command: tuple[str, ...]
     every: Every
-    keep: KeepSettings
+    keep: Keep
     stop_grace_seconds: float
     restarts: int
     rewind: int | None = None
@@ -32,7 +32,6 @@ class Job:
     patient: bool = False
     inbox: bool = True
     flag_file: Path | None = None
-    child_environ: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

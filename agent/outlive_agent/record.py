@@ -42,12 +42,13 @@ class Record:
         self._phase = "starting"
         self._notice: Notice | None = None
         self._seen: set[str] = set()
-        self._trained = False
         self._saved_at: str | None = None
         self._resumed_from: tuple[int, int] | None = None
         self._next_status = 0.0
         self._next_extend = 0.0
         self.reached_step = 0
+        self.trained = False
+        """Whether the first boundary was passed."""
 
     @property
     def history(self) -> History:
@@ -67,9 +68,10 @@ class Record:
         else:
             self._journal.notice(f"life {life.number} of {life.run} goes on with a new agent")
             self._history.record("taken-over", mode=self._mode, pid=os.getpid())
+            self.trained = True
         self._phase = "restoring"
 
-    def restored(self, event: StateReady, *, again: bool) -> None:
+    def restored(self, event: StateReady) -> None:
         """What the trainer resumes from is in memory."""
         self._phase = "training"
         held = event.held
@@ -80,7 +82,7 @@ class Record:
             if event.parent is not None:
                 self.reached_step = max(self.reached_step, event.parent.step)
             return
-        self.reached_step = held.step if not again else max(self.reached_step, held.step)
+        self.reached_step = max(self.reached_step, held.step)
         self._resumed_from = (held.life, held.step)
         size = event.parent.total_bytes if event.parent is not None else held.bytes
         self._journal.info(
@@ -99,11 +101,11 @@ class Record:
         """Look at the trainer, and write down what changed."""
         if talk is not None and talk.page.boundary_ns:
             self.reached_step = max(self.reached_step, talk.page.step)
-            if not self._trained and self._history is not None:
-                self._trained = True
+            if not self.trained and self._history is not None:
+                self.trained = True
                 seconds = time.monotonic() - self._began
                 self._journal.info(
-                    f"training from {step_text(talk.page.step)}, {duration_text(seconds)} after the start"
+                    f"training: {step_text(talk.page.step)} reached {duration_text(seconds)} after the start"
                 )
                 self._history.record("training", step=talk.page.step, seconds=round(seconds, 3))
         now = time.monotonic()

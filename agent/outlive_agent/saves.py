@@ -51,6 +51,7 @@ class Saves:
         self._asked: int | None = None
         self._rescues = 0
         self._rescue_at = 0.0
+        self._given_up = False
         self._open = 0
         """Uploads whose outcome was not told yet."""
         self._copy_seconds: float | None = None
@@ -61,6 +62,16 @@ class Saves:
         self.totals.resumed_step = resumed or 0
         self._uploader = Uploader(committer, post=post)
         self._history = history
+
+    @property
+    def opened(self) -> bool:
+        """Whether the life's first state has come."""
+        return self._uploader is not None
+
+    def give_up(self) -> None:
+        """Nothing more of this life will be saved."""
+        self._given_up = True
+        self.drop_current()
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -173,7 +184,7 @@ class Saves:
 
     def rescue(self, now: float) -> bool:
         """No trainer is left: see the newest state home. True while that is under way."""
-        if self._uploader is None:
+        if self._uploader is None or self._given_up:
             return False
         if self._open:
             return True

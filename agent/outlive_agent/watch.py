@@ -4,8 +4,8 @@ import threading
 from contextlib import suppress
 
 from outlive.errors import OutliveError, Superseded
+from outlive.store.commit import Committer
 from outlive.store.lives import Life
-from outlive.store.manifest import Manifest
 from outlive_agent.events import Noticed, Post, SupersededSeen
 from outlive_agent.job import Job, Place
 from outlive_agent.notice import Notice
@@ -30,16 +30,16 @@ class Watch:
             requests=job.inbox,
         )
         self._flag_file = FlagFile(job.flag_file) if job.flag_file is not None else None
-        self._pruning = Pruning(job, place, life=life, closing=self._closing)
+        self._pruning = Pruning(place.store, job.keep, journal=place.journal)
         sources: list[Source] = [self._inbox, *([self._flag_file] if self._flag_file else [])]
         for source in sources:
             threading.Thread(
                 target=source.run, args=(self._tell, self._closing), name=source.name, daemon=True
             ).start()
 
-    def prune(self, newest: Manifest) -> None:
+    def prune(self, owner: Committer) -> None:
         """A commit was acknowledged: remove what the policy lets go."""
-        self._pruning.after(newest)
+        self._pruning.after_commit(owner)
 
     def close(self) -> None:
         """Remove the requests that were acted on, so that the next life does not act on them again."""

@@ -1,22 +1,19 @@
 """Requests that somebody put into the run's inbox in the store, from anywhere."""
 
-import re
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime
 
-from outlive.errors import Damaged, NotFound, OutliveError, Superseded
-from outlive.objects.interface import ObjectInfo, ObjectStore
+from outlive.errors import OutliveError, Superseded
+from outlive.objects.interface import ObjectStore
 from outlive.store import layout
-from outlive.store.document import Fields, decode
 from outlive.store.lives import Life, check_newest
+from outlive.store.requests import Request, read_requests
 from outlive_agent.journal import Journal
 from outlive_agent.notice import Notice
 
 NEAR_SECONDS, FAR_SECONDS = 0.5, 5.0
-_AT_MOST = 64 * 1024
-_KINDS = re.compile("reclaim|save")
 
 
 class Inbox:
@@ -38,8 +35,9 @@ class Inbox:
         self._superseded = superseded
         self._journal = journal
         self._requests = requests
-        self._seen: set[str] = set()
-        self._began: datetime | None = None
+        self._known: set[str] = set()
+        self._ours: set[str] = set()
+        self._claimed_at: datetime | None = None
         self.period = FAR_SECONDS if "://" in store.location else NEAR_SECONDS
 
     def run(self, tell: Callable[[Notice], None], closing: threading.Event) -> None:
@@ -47,12 +45,8 @@ class Inbox:
         ill = False
         while not closing.wait(self.period):
             try:
-                notices = self.look()
-                for notice in notices:
+                for notice in self.look():
                     tell(notice)
-                if ill:
-                    self._journal.info("the run's inbox can be read again")
-                ill = False
                 check_newest(self._store, self._life)
             except Superseded as error:
                 self._superseded(error)
@@ -61,59 +55,51 @@ class Inbox:
                 if not ill:
                     self._journal.problem("the run's inbox can't be read", error)
                 ill = True
+            else:
+                if ill:
+                    self._journal.info("the run's inbox can be read again")
+                ill = False
 
     def look(self) -> list[Notice]:
-        """The requests that have come since the last look."""
+        """The requests for this life that have come since the last look."""
         if not self._requests:
             return []
+        found = read_requests(self._store, self._life.run, known=self._known, on_rubbish=self._not_understood)
         notices = []
-        for info in self._store.list(layout.inboxes(self._life.run)):
-            request = layout.parse_inbox(self._life.run, info.key)
-            if request is None or request in self._seen:
-                continue
-            notice = self._read(info, request)
-            self._seen.add(request)
+        for request in found:
+            self._known.add(request.id)
+            notice = self._notice(request)
             if notice is not None:
+                self._ours.add(request.id)
                 notices.append(notice)
         return notices
 
     def handled(self) -> None:
-        """Remove the requests that were seen, so that the next life does not act on them."""
-        self._store.delete([layout.inbox(self._life.run, request) for request in sorted(self._seen)])
-        self._seen.clear()
+        """Remove the requests that were acted on, so that the next life does not act on them."""
+        self._store.delete([layout.inbox(self._life.run, request) for request in sorted(self._ours)])
 
-    def _read(self, info: ObjectInfo, request: str) -> Notice | None:
-        try:
-            fields = decode(self._store.get(info.key, at_most=_AT_MOST), "request", where=info.key)
-            kind = fields.text("kind", pattern=_KINDS)
-            if fields.has("life") and fields.integer("life") != self._life.number:
-                return None
-            deadline = _deadline(fields)
-        except NotFound:
-            return None
-        except Damaged as error:
-            self._journal.problem("a request in the run's inbox can't be understood", error)
+    def _notice(self, request: Request) -> Notice | None:
+        if request.life not in (None, self._life.number):
             return None
         now, here = self._store.now(), time.monotonic()
-        left = None if deadline is None else (deadline - now).total_seconds()
-        if left is not None and left < 0 and self._older(info):
+        left = None if request.deadline is None else (request.deadline - now).total_seconds()
+        if (left is None or left < 0) and request.asked_at <= self._began(now):
             return None  # it was for an earlier life, and nobody was there to remove it
         return Notice(
-            kind="reclaim" if kind == "reclaim" else "hint",
+            kind="reclaim" if request.kind == "reclaim" else "hint",
             deadline=None if left is None else here + left,
             source=self.name,
-            id=request,
+            id=request.id,
             received_at=here,
         )
 
-    def _older(self, info: ObjectInfo) -> bool:
-        """Whether the request was there before this life was claimed; both times are the store's own."""
-        if self._began is None:
+    def _began(self, now: datetime) -> datetime:
+        """When this life was claimed, by the store's clock, which is also that of the requests."""
+        if self._claimed_at is None:
             claim = layout.of_life(self._life.run, self._life.number)
-            times = [item.modified for item in self._store.list(claim)]
-            self._began = min(times, default=datetime.now(timezone.utc))
-        return info.modified <= self._began
+            self._claimed_at = min((item.modified for item in self._store.list(claim)), default=now)
+        return self._claimed_at
 
-
-def _deadline(fields: Fields) -> datetime | None:
-    return fields.time("deadline") if fields.has("deadline") else None
+    def _not_understood(self, request: str, error: Exception) -> None:
+        self._known.add(request)
+        self._journal.warning(f"a request in the run's inbox can't be understood: {error}")
