@@ -61,7 +61,8 @@ class Ending:
         if saving.step == self.step and self.whole:
             say(f"{name}: step {self.step} is saved")
         else:
-            say(f"{name} in the middle of step {self.step + 1}: the save of step {saving.step} stands")
+            stands = f"the save of step {saving.step} stands" if saving.any else "nothing is saved yet"
+            say(f"{name} on the way to step {self.step + 1}: {stands}")
 
     def _save(self, want: Want) -> bool:
         return self.saving.save(want, step=self.step, epoch=self.epoch, metrics=self.metrics)

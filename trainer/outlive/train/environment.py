@@ -28,7 +28,7 @@ def describe() -> dict[str, str]:
     facts = {
         "outlive": outlive.__version__,
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "numpy": numpy.__version__,
         "device": _device(),
         "threads": str(torch.get_num_threads()),

@@ -43,6 +43,11 @@ class Saving:
         self._before: int | None = None
         self._retry_at = 0.0
 
+    @property
+    def any(self) -> bool:
+        """Whether a next life would find anything to resume from, as far as this one knows."""
+        return bool(self.step)
+
     def check(self) -> None:
         """``StateError`` now rather than at the first save, if the state cannot be kept."""
         self._layout = plan(self._capture(), self._layout).layout

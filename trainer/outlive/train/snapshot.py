@@ -84,7 +84,8 @@ def moved_out(tree: Any) -> Any:
         return replace(tree, view=tree.view.clone())
     if isinstance(tree, dict):
         copy = tree.copy()
-        copy.update((key, moved_out(value)) for key, value in tree.items())
+        for key, value in tree.items():
+            copy[key] = moved_out(value)
         return copy
     if type(tree) in (list, tuple):
         return type(tree)(moved_out(item) for item in tree)

@@ -184,7 +184,8 @@ def revived(tree: Any) -> Any:
             return known[same]
         if isinstance(node, dict):
             filled = node.copy()
-            filled.update((key, visit(value)) for key, value in node.items())
+            for key, value in node.items():
+                filled[key] = visit(value)  # not update(), by which a Counter counts
             return filled
         if type(node) in (list, tuple):
             return type(node)(visit(item) for item in node)

@@ -1,0 +1,20 @@
+"""An agent for each test, at a socket of its own."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from train.agent_double import AgentDouble
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentDouble]:
+    # pytest's own temporary paths may be longer than a socket's name can be
+    with tempfile.TemporaryDirectory(prefix="outlive-") as folder:
+        path = Path(folder) / "agent"
+        monkeypatch.setenv("OUTLIVE_SOCKET", str(path))
+        monkeypatch.delenv("WORLD_SIZE", raising=False)
+        with AgentDouble(path) as double:
+            yield double
