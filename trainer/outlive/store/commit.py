@@ -107,9 +107,9 @@ class Committer:
                 f" {len(snapshot.table)}, more than {DOCUMENT_BYTES}",
                 hint="keep large arrays as tensors",
             )
-        blob = Blob(blake3="0" * 64, bytes=1, home=self._id(snapshot))
-        empty = Part(rank=0, world=1, bytes=0, table=blob, values=blob, chunks=())
         try:
+            blob = Blob(blake3="0" * 64, bytes=1, home=self._id(snapshot))
+            empty = Part(rank=0, world=1, bytes=0, table=blob, values=blob, chunks=())
             Manifest.decode(self._manifest(snapshot, empty).encode(), where=f"step {snapshot.step}")
         except (Damaged, ValueError, TypeError, OverflowError) as error:
             raise StateError(f"what the snapshot says about itself can't be saved: {error}") from error

@@ -18,7 +18,7 @@ DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 NONCE: Final = re.compile(r"[0-9a-f]{32}")
 
 _VERSION: Final = 1
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NOT_FINITE: Final = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -136,8 +136,7 @@ def printable(text: str, *, most: int = TEXT_CHARS) -> str:
 
 def stamp(moment: datetime) -> str:
     """A time as documents hold it: UTC, milliseconds."""
-    utc = moment.astimezone(timezone.utc)
-    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+    return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def float_json(value: float) -> Json:
