@@ -7,7 +7,7 @@ from fault.kills import Victim, campaign
 
 
 def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    """Killed at random moments, a run resumes from a valid checkpoint and ends bit-equal to an untouched one."""
+    """Killed at random moments, a run resumes from a valid checkpoint and ends bit-equal to an untouched."""
     seed = random.SystemRandom().randrange(1_000_000)
     print(f"seed {seed}")
     draw = random.Random(seed)  # noqa: S311 - where to strike, not a secret
