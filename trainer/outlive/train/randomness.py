@@ -43,7 +43,7 @@ class Aside:
     """While entered, the three generators may be seeded and drawn from at will. Then they are as before.
 
     Entering again inside does nothing, so that a sampler drawn from inside a fetch costs no second copy. Of
-    the 45 microseconds that it costs, 32 are numpy's copy of 624 words one by one, taken only to learn whether
+    the 45 microseconds it costs, 32 are numpy's copy of 624 words one by one, taken only to learn whether
     it holds a second Gaussian back; the generator itself is exchanged as an object.
     """
 
