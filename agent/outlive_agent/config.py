@@ -4,7 +4,7 @@ Reading it touches nothing but the file. Secrets are never in it, only where to 
 """
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from outlive_agent.settings.values import (
 
 if TYPE_CHECKING:
     from outlive.objects.interface import ObjectStore
+    from outlive.objects.retry import Retry
 
 DEFAULT_PATH = Path("/etc/outlive/outlive.yaml")
 AT_MOST = 1 << 20
@@ -89,18 +90,24 @@ def for_reading(store: str | None, config: str | None, environ: Mapping[str, str
     layers = Layers()
     file = config or environ.get("OUTLIVE_CONFIG") or (str(DEFAULT_PATH) if DEFAULT_PATH.is_file() else None)
     given = store or environ.get("OUTLIVE_STORE")
-    problems = _put_file(layers, Path(file)) if file and (config or not given) else Problems(layers.origins)
+    read = file if config or not given else None  # what nobody asked for can't be wrong
+    problems = _put_file(layers, Path(read), section="store") if read else Problems(layers.origins)
     for name, path in _ENVIRONMENT.items():
         if path[0] == "store":
             layers.put_value(path, _absolute(path, environ.get(name) or None), f"${name}")
     layers.put_value(("store", "location"), _absolute(("store", "location"), store), "--store")
     _put_defaults(layers, environ)
     settings = read_store(Section(layers.content, (), problems).section("store"), problems)
-    problems.raise_any(str(file) if file and not given else "the store")
+    problems.raise_any(read or "the store")
     return settings
 
 
-def open_configured_store(settings: Config | StoreSettings, environ: Mapping[str, str]) -> "ObjectStore":
+def open_configured_store(
+    settings: Config | StoreSettings,
+    environ: Mapping[str, str],
+    *,
+    on_retry: "Callable[[Retry], None] | None" = None,
+) -> "ObjectStore":
     """The object store, with its credentials. ``ConfigError`` where they can't be had."""
     from outlive.objects.location import open_store  # late: boto3 costs a third of a second and 30 MB
     from outlive_agent.settings.credentials import credentials_for
@@ -112,6 +119,7 @@ def open_configured_store(settings: Config | StoreSettings, environ: Mapping[str
         endpoint=store.endpoint,
         region=store.region,
         ca_bundle=None if store.ca_bundle is None else str(store.ca_bundle),
+        on_retry=on_retry,
     )
 
 
@@ -124,7 +132,7 @@ def default_location(environ: Mapping[str, str]) -> str:
     return str(root / "outlive")
 
 
-def _put_file(layers: Layers, path: Path) -> Problems:
+def _put_file(layers: Layers, path: Path, *, section: str | None = None) -> Problems:
     from outlive_agent.settings.document import parse  # late: without a file nobody needs a YAML parser
 
     document = parse(_text(path), name=str(path), verbatim=frozenset({COMMAND}))
@@ -136,7 +144,8 @@ def _put_file(layers: Layers, path: Path) -> Problems:
             f"{path}: no settings in it", hint="it needs at least 'run:' and 'store:' with a 'location:'"
         )
     for repeated in document.repeated:
-        problems.add(repeated, "given twice")
+        if section is None or repeated[0] == section:
+            problems.add(repeated, "given twice")
     return problems
 
 

@@ -52,7 +52,7 @@ class Status:
     """Who announced a reclaim: ``inbox``, ``flag_file``, ``signal`` or a provider."""
     deadline: str | None = None
     interval: str | None = None
-    """How often it saves, in words."""
+    """How often it saves, in words: ``every 200 steps``."""
     problem: str | None = None
     """What is wrong at the moment, such as the last failed save; None when all is well."""
 

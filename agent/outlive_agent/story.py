@@ -1,41 +1,30 @@
 """What became of each life of a run, from what the store holds: claims, adoptions, checkpoints, events."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from outlive.errors import Damaged, NotFound
 from outlive.objects.interface import ObjectStore
 from outlive.store import layout
-from outlive.store.document import decode
+from outlive.store.events import Event, read_events
 from outlive.store.flight import each, workers_for
-from outlive.store.layout import CheckpointId, EventKey
+from outlive.store.layout import CheckpointId
 from outlive.store.lives import Adoption, Claim, read_adoption, read_claim
 from outlive.store.newest import listed
 
-_AT_MOST = 1 << 20
+T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One thing that happened. ``figures`` are the members beyond name and time, as they were written."""
-
-    life: int
-    sequence: int
-    name: str
-    at: datetime
-    figures: Mapping[str, object]
-
-    def number(self, name: str) -> float | None:
-        """A figure that is a number, or None."""
-        value = self.figures.get(name)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-    def text(self, name: str) -> str:
-        """A figure that is text, or nothing."""
-        value = self.figures.get(name)
-        return value if isinstance(value, str) else ""
+ENDINGS = {
+    "finished": "finished",
+    "stopped": "stopped, saved",
+    "save-failed": "last save failed",
+    "failed": "failed",
+    "superseded": "superseded",
+    "vanished": "vanished",
+    "open": "not ended",
+}
+"""How a life ended, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +36,7 @@ class LifeStory:
     adoption: Adoption | None
     checkpoints: tuple[CheckpointId, ...]
     events: tuple[Event, ...]
-    superseded_by: "LifeStory | None"
+    after: "LifeStory | None" = None
     """The next life, if there is one."""
 
     @property
@@ -60,97 +49,83 @@ class LifeStory:
     @property
     def reached_step(self) -> int | None:
         """The last step that it is known to have reached."""
-        steps = [event.number("step") for event in self.events] + [found.step for found in self.checkpoints]
+        steps = [number(event, "step") for event in self.events] + [found.step for found in self.checkpoints]
         return max((int(step) for step in steps if step is not None), default=self.from_step)
 
     @property
     def ended(self) -> Event | None:
         """Its last word, if it had one."""
-        return next((event for event in reversed(self.events) if event.name == "ended"), None)
+        return next((event for event in reversed(self.events) if event.event == "ended"), None)
 
     @property
     def outcome(self) -> str:
         """How it ended; ``open``: it may still train; ``vanished``: it left no word and another came."""
-        if self.ended is not None:
-            return self.ended.text("outcome") or "ended"
-        if any(event.name == "superseded" for event in self.events):
-            return "superseded"
-        return "open" if self.superseded_by is None else "vanished"
+        for event in reversed(self.events):
+            if outcome := outcome_of(event):
+                return outcome
+        return "open" if self.after is None else "vanished"
 
     @property
     def steps_lost(self) -> int | None:
         """Steps that were trained and had to be trained again, as far as anyone can know."""
         if self.ended is None or self.reached_step is None:
             return None
-        after = self.superseded_by
+        after = self.after
         if after is None or after.adoption is None or after.adoption.rewind or after.from_step is None:
-            lost = self.ended.number("steps_lost")
+            lost = number(self.ended, "steps_lost")
             return None if lost is None else int(lost)
         return max(0, self.reached_step - after.from_step)
 
     @property
     def recovery_seconds(self) -> float | None:
         """From the agent's start to the first step."""
-        return next((event.number("seconds") for event in self.events if event.name == "training"), None)
+        return next((number(event, "seconds") for event in self.events if event.event == "training"), None)
 
 
 def read_story(store: ObjectStore, run: str) -> list[LifeStory]:
     """All lives of ``run``, oldest first. What is damaged is left out: a page for people goes on."""
-    numbers = sorted({key.life for key in _claims(store, run)})
-    keys = [key for info in store.list(layout.histories(run)) if (key := layout.parse_history(run, info.key))]
-    claims: dict[int, Claim] = {}
-    adoptions: dict[int, Adoption] = {}
-    events: dict[EventKey, Event] = {}
-
-    def read(item: int | EventKey) -> None:
-        try:
-            if isinstance(item, EventKey):
-                events[item] = _event(store, run, item)
-                return
-            claims[item] = read_claim(store, run, item)
-            adoption = read_adoption(store, run, item)
-            if adoption is not None:
-                adoptions[item] = adoption
-        except (Damaged, NotFound):
-            return
-
-    items: list[int | EventKey] = [*numbers, *keys]
-    each(items, read, workers=workers_for(store))
+    keys = (layout.parse_claim(run, info.key) for info in store.list(layout.lives(run)))
+    numbers = sorted({key.life for key in keys if key})
     saved = listed(store, run)
-    told = sorted(events.values(), key=lambda event: (event.life, event.sequence))
-    return _chained(numbers, claims, adoptions, saved=saved, events=told)
+    told: dict[int, LifeStory] = {}
 
+    def read(number: int) -> None:
+        told[number] = LifeStory(
+            number=number,
+            claim=_unless_damaged(lambda: read_claim(store, run, number)),
+            adoption=_unless_damaged(lambda: read_adoption(store, run, number)),
+            checkpoints=tuple(found for found in saved if found.life == number),
+            events=tuple(read_events(store, run, life=number)),
+        )
 
-def _chained(
-    numbers: Sequence[int],
-    claims: Mapping[int, Claim],
-    adoptions: Mapping[int, Adoption],
-    *,
-    saved: Sequence[CheckpointId],
-    events: Sequence[Event],
-) -> list[LifeStory]:
+    each(numbers, read, workers=workers_for(store))
     story: list[LifeStory] = []
     for number in reversed(numbers):
-        life = LifeStory(
-            number=number,
-            claim=claims.get(number),
-            adoption=adoptions.get(number),
-            checkpoints=tuple(found for found in saved if found.life == number),
-            events=tuple(event for event in events if event.life == number),
-            superseded_by=story[-1] if story else None,
-        )
-        story.append(life)
+        story.append(replace(told[number], after=story[-1] if story else None))
     return story[::-1]
 
 
-def _claims(store: ObjectStore, run: str) -> list[layout.ClaimKey]:
-    return [key for info in store.list(layout.lives(run)) if (key := layout.parse_claim(run, info.key))]
+def number(event: Event, name: str) -> float | None:
+    """A detail that is a number, or None."""
+    value = event.details.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _event(store: ObjectStore, run: str, key: EventKey) -> Event:
-    name = layout.history(run, key.life, sequence=key.sequence, event=key.event)
-    raw = store.get(name, at_most=_AT_MOST)
-    at = decode(raw, "event", where=name).time("at")
-    known = {"format", "version", "life", "event", "at"}
-    figures = {member: value for member, value in json.loads(raw).items() if member not in known}
-    return Event(life=key.life, sequence=key.sequence, name=key.event, at=at, figures=figures)
+def words(event: Event, name: str) -> str:
+    """A detail that is text, or nothing."""
+    value = event.details.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def outcome_of(event: Event | None) -> str | None:
+    """How a life ended, if this event, its last one, says so."""
+    if event is None or event.event not in {"ended", "superseded"}:
+        return None
+    return words(event, "outcome") or event.event
+
+
+def _unless_damaged(read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except (Damaged, NotFound):
+        return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from outlive_agent.units import ago_text, time_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 _WIDE = 500
@@ -50,28 +50,39 @@ class Printer:
 
     def say(self, text: str = "", *, style: str = "") -> None:
         """One line, or several."""
-        self.console.print(self.plain(text), style=style or None)
+        self._print(self.plain(text), style=style or None)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
         """A table; columns that don't fit the terminal go, the least important first."""
         cells = [[self.plain(str(cell)) for cell in row] for row in rows]
         kept = _fitting(columns, cells, self.console.width)
-        self.console.print(_rich_table(columns, cells, kept))
+        self._print(_rich_table(columns, cells, kept))
 
-    def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Names and values, one a line, values aligned."""
+    def facts(self, pairs: Sequence[tuple[str, str]], *, indent: int = 2) -> None:
+        """Names and values, one a line, values aligned; a long value goes on below its beginning."""
+        from rich.padding import Padding
         from rich.table import Table
 
         table = Table.grid(padding=(0, 2))
-        table.add_column(style="bold", no_wrap=True)
+        table.add_column(no_wrap=True, style="dim")
         table.add_column(overflow="fold")
         for name, value in pairs:
             table.add_row(name, self.plain(value))
-        self.console.print(table)
+        self._print(Padding(table, (0, 0, 0, indent)))
+
+    def _print(self, what: "RenderableType", *, style: str | None = None) -> None:
+        """Without the blanks that rich puts at the ends of lines."""
+        with self.console.capture() as captured:
+            self.console.print(what, style=style)
+        sys.stdout.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()) or "\n")
 
     def moment(self, moment: datetime) -> str:
         """``2026-11-30 23:42 UTC, 5 min ago``"""
         return f"{time_text(moment)}, {ago_text(moment, self.now)}"
+
+    def age(self, moment: datetime) -> str:
+        """``5 min``, for a column called AGO."""
+        return ago_text(moment, self.now).removesuffix(" ago").removeprefix("just ")
 
     def plain(self, text: str) -> str:
         """Without what could steer a terminal, and in the characters it has."""
@@ -89,9 +100,9 @@ def emit_json(document: Mapping[str, object]) -> None:
     print(json.dumps(document, indent=2))
 
 
-def count_text(count: int, noun: str) -> str:
+def count_text(count: int, one: str, many: str = "") -> str:
     """``1 run``, ``3 runs``, ``1,204 steps``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def _unicode() -> bool:

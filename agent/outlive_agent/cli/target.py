@@ -10,6 +10,7 @@ from outlive.objects.interface import ObjectStore
 from outlive.store import layout
 from outlive.store.layout import CheckpointId
 from outlive.store.newest import checkpoints, listed
+from outlive.store.runs import runs
 
 _TARGET = re.compile(r"(?P<run>[^@]+)(?:@(?:(?P<life>[0-9]{1,6})[-:])?(?P<step>[0-9]{1,12}))?", re.ASCII)
 
@@ -75,7 +76,7 @@ def check_run(store: ObjectStore, run: str) -> None:
     """``NotFound`` with the nearest names, if nothing of ``run`` is in the store."""
     if any(True for _ in store.list(layout.run_prefix(run))):
         return
-    names = run_names(store)
+    names = list(runs(store))
     near = difflib.get_close_matches(run, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "outlive ls shows the runs that are there"
     if not names:
@@ -83,17 +84,3 @@ def check_run(store: ObjectStore, run: str) -> None:
             "there is nothing at all; name the store with --store, or begin: outlive exec -- python train.py"
         )
     raise NotFound(f"there is no run {run} in {store.location}", hint=hint)
-
-
-def run_names(store: ObjectStore) -> list[str]:
-    """Every run in the store, by jumping over the keys of each."""
-    names: list[str] = []
-    after = ""
-    while (key := next((info.key for info in store.list("", after=after)), None)) is not None:
-        name = layout.run_of(key)
-        if name is None:
-            after = key
-        else:
-            names.append(name)
-            after = layout.after_run(name)
-    return names

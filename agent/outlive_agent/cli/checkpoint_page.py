@@ -1,0 +1,178 @@
+"""How a checkpoint is shown: a line in ``outlive ls RUN``, a page in ``outlive show``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+from outlive.store import layout
+from outlive.store.manifest import Manifest
+from outlive.store.survey import Survey
+from outlive.store.table import TensorEntry, TensorTable
+from outlive_agent.cli.output import Column, Printer, count_text
+from outlive_agent.units import bytes_text, iso_text, time_text
+
+LIST_COLUMNS = (
+    Column(title="STEP", right=True),
+    Column(title="LIFE", right=True),
+    Column(title="EPOCH", right=True, priority=3),
+    Column(title="SAVED"),
+    Column(title="AGO", right=True, priority=1),
+    Column(title="SIZE", right=True),
+    Column(title="WHY", priority=2),
+    Column(title="METRICS", priority=4),
+    Column(title="STATE"),
+)
+_TENSOR_COLUMNS = (
+    Column(title="TENSOR"),
+    Column(title="DTYPE"),
+    Column(title="SHAPE"),
+    Column(title="SIZE", right=True),
+    Column(title="DEVICE", priority=1),
+)
+_GROUP_COLUMNS = (
+    Column(title="STATE"),
+    Column(title="TENSORS", right=True),
+    Column(title="NUMBERS", right=True),
+    Column(title="SIZE", right=True),
+)
+
+
+def list_rows(printer: Printer, found: Survey) -> list[list[str]]:
+    """One row a checkpoint, in the order in which a next life would try them."""
+    rows = []
+    for checkpoint, state in states(found).items():
+        manifest = found.manifests.get(checkpoint)
+        saved = manifest.created_at if manifest else found.written[checkpoint]
+        rows.append(
+            [
+                f"{checkpoint.step:,}",
+                str(checkpoint.life),
+                "" if manifest is None or manifest.epoch is None else str(manifest.epoch),
+                time_text(saved),
+                printer.age(saved),
+                "" if manifest is None else bytes_text(manifest.total_bytes),
+                "" if manifest is None else manifest.reason,
+                "" if manifest is None else metrics_text(manifest.metrics),
+                state,
+            ]
+        )
+    return rows
+
+
+def list_json(found: Survey) -> list[dict[str, object]]:
+    """The same for programs."""
+    return [
+        {
+            "life": checkpoint.life,
+            "step": checkpoint.step,
+            "state": state,
+            **(_manifest_json(found.manifests[checkpoint]) if checkpoint in found.manifests else {}),
+        }
+        for checkpoint, state in states(found).items()
+    ]
+
+
+def states(found: Survey) -> dict[layout.CheckpointId, str]:
+    """``newest`` is what the next life resumes from. Whole by names and sizes: verify reads the bytes."""
+    told: dict[layout.CheckpointId, str] = {}
+    for checkpoint in [*found.order, *sorted(found.written.keys() - set(found.order), reverse=True)]:
+        if checkpoint in found.unreadable:
+            told[checkpoint] = "damaged manifest"
+        elif checkpoint not in found.whole:
+            told[checkpoint] = "damaged"
+        elif checkpoint not in found.order:
+            told[checkpoint] = "abandoned"
+        else:
+            told[checkpoint] = "whole" if "newest" in told.values() else "newest"
+    return told
+
+
+def print_checkpoint(printer: Printer, manifest: Manifest, table: TensorTable, *, tensors: bool) -> None:
+    """One checkpoint in detail."""
+    printer.say(f"{manifest.run}, step {manifest.step:,} of life {manifest.life}", style="bold")
+    blobs = set(manifest.blobs())
+    own = sum(blob.bytes for blob in blobs if blob.home == manifest.id)
+    objects = count_text(len(blobs), "object")
+    facts = [
+        ("saved", f"{printer.moment(manifest.created_at)} ({manifest.reason})"),
+        ("size", f"{bytes_text(manifest.total_bytes)} in {objects}, {bytes_text(own)} of it new"),
+    ]
+    if manifest.epoch is not None:
+        facts.append(("epoch", str(manifest.epoch)))
+    if manifest.metrics:
+        facts.append(("metrics", metrics_text(manifest.metrics)))
+    parent = manifest.parent
+    came = "nothing: the run began" if parent is None else f"step {parent.step:,} of life {parent.life}"
+    facts.append(("resumed from", came))
+    if len(manifest.parts) > 1:
+        facts.append(("ranks", str(len(manifest.parts))))
+    if manifest.environment:
+        facts.append(
+            ("written by", ", ".join(f"{key} {value}" for key, value in manifest.environment.items()))
+        )
+    facts.append(("manifest", layout.manifest(manifest.run, manifest.id)))
+    printer.facts(facts)
+    printer.say()
+    if tensors:
+        printer.table(_TENSOR_COLUMNS, [_tensor_row(entry) for entry in table.tensors])
+    else:
+        printer.table(_GROUP_COLUMNS, _group_rows(table.tensors))
+
+
+def checkpoint_json(manifest: Manifest, table: TensorTable) -> dict[str, object]:
+    """The same for programs, with every tensor."""
+    return {
+        "run": manifest.run,
+        "life": manifest.life,
+        "step": manifest.step,
+        **_manifest_json(manifest),
+        "tensors": [
+            {
+                "path": entry.path,
+                "dtype": entry.dtype,
+                "shape": list(entry.shape),
+                "bytes": entry.bytes,
+                "device": entry.device,
+            }
+            for entry in table.tensors
+        ],
+    }
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """``loss 2.13, accuracy 0.5``"""
+    return ", ".join(f"{name} {value:.5g}" for name, value in metrics.items())
+
+
+def _manifest_json(manifest: Manifest) -> dict[str, object]:
+    parent = manifest.parent
+    return {
+        "epoch": manifest.epoch,
+        "reason": manifest.reason,
+        "created_at": iso_text(manifest.created_at),
+        "bytes": manifest.total_bytes,
+        "new_bytes": sum(blob.bytes for blob in set(manifest.blobs()) if blob.home == manifest.id),
+        "parent": None if parent is None else {"life": parent.life, "step": parent.step},
+        "metrics": {name: _finite(value) for name, value in manifest.metrics.items()},
+        "environment": dict(manifest.environment),
+        "ranks": len(manifest.parts),
+    }
+
+
+def _finite(value: float) -> float | str:
+    """JSON has no NaN and no infinities: they are text there, as in the manifest."""
+    return value if value - value == 0 else str(value)
+
+
+def _tensor_row(entry: TensorEntry) -> list[str]:
+    shape = " x ".join(map(str, entry.shape)) or "scalar"
+    return [entry.path, entry.dtype, shape, bytes_text(entry.bytes), entry.device]
+
+
+def _group_rows(tensors: Sequence[TensorEntry]) -> Iterable[list[str]]:
+    """A row for each object that was tracked: the path's first word."""
+    groups: dict[str, list[TensorEntry]] = {}
+    for entry in tensors:
+        groups.setdefault(entry.path.partition("/")[0], []).append(entry)
+    for name, entries in groups.items():
+        numbers = sum(prod(entry.shape) for entry in entries)
+        yield [name, f"{len(entries):,}", f"{numbers:,}", bytes_text(sum(entry.bytes for entry in entries))]

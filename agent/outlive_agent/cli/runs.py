@@ -1,0 +1,189 @@
+"""The verbs that look into a store: ``ls``, ``show`` and ``history``."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from outlive_agent.cli.output import Printer, count_text, emit_json
+from outlive_agent.cli.parser import VerbParser, add_store_options
+from outlive_agent.exits import Exit
+
+if TYPE_CHECKING:
+    from outlive.objects.interface import ObjectStore
+    from outlive.store.manifest import Manifest
+    from outlive.store.runs import RunSummary
+    from outlive.store.table import TensorTable
+
+_BEGIN = "Begin with: outlive exec -- python train.py"
+
+
+def ls_main(argv: Sequence[str]) -> int:
+    """``outlive ls``: the runs of a store, or the checkpoints of a run."""
+    parser = VerbParser(
+        "ls",
+        "List the runs of a store, or the checkpoints of one run, the one to resume from first.",
+        examples=[
+            ("outlive ls", "every run in the store"),
+            ("outlive ls s3://bucket/prefix", "in another store"),
+            ("outlive ls gpt", "the checkpoints of one run"),
+        ],
+    )
+    parser.add_argument(
+        "what", nargs="?", type=_what, metavar="STORE|RUN", help="s3://bucket/prefix, ./directory, or a run"
+    )
+    add_store_options(parser)
+    args = parser.parse_args(argv)
+    if args.what is None or _is_location(args.what):
+        return _list_runs(args)
+    return _list_checkpoints(args)
+
+
+def show_main(argv: Sequence[str]) -> int:
+    """``outlive show``: one checkpoint in detail."""
+    parser = VerbParser(
+        "show",
+        "One checkpoint in detail: what it holds, where it came from, what it cost.",
+        examples=[
+            ("outlive show gpt", "the newest one"),
+            ("outlive show gpt@1200", "the one of step 1200"),
+            ("outlive show gpt@3-1200", "of life 3, where several lives saved that step"),
+            ("outlive show gpt --tensors", "with every tensor"),
+        ],
+    )
+    _add_target(parser)
+    parser.add_argument("--tensors", action="store_true", help="list every tensor")
+    add_store_options(parser)
+    args = parser.parse_args(argv)
+    from outlive.store.newest import read_manifest  # late, as all that knows the store: --help needs none
+    from outlive_agent.cli.checkpoint_page import checkpoint_json, print_checkpoint
+    from outlive_agent.cli.places import open_for
+    from outlive_agent.cli.target import find_checkpoint
+
+    store = open_for(args)
+    manifest = read_manifest(store, args.target.run, find_checkpoint(store, args.target))
+    table = _read_table(store, manifest)
+    if args.json:
+        emit_json({"store": store.location, **checkpoint_json(manifest, table)})
+    else:
+        print_checkpoint(Printer(), manifest, table, tensors=args.tensors)
+    return Exit.FINISHED
+
+
+def history_main(argv: Sequence[str]) -> int:
+    """``outlive history``: the lives of a run, and what happened in them."""
+    parser = VerbParser(
+        "history",
+        "What became of a run, life by life: where each resumed, how it ended, what was lost.",
+        examples=[
+            ("outlive history gpt", "a line a life"),
+            ("outlive history gpt --events", "and everything that happened, with the decisions"),
+        ],
+    )
+    from outlive_agent.cli.target import run_name
+
+    parser.add_argument("run", type=run_name, metavar="RUN")
+    parser.add_argument("--events", action="store_true", help="tell what happened in each life")
+    add_store_options(parser)
+    args = parser.parse_args(argv)
+    from outlive_agent.cli.lives_page import life_json, print_events, print_lives
+    from outlive_agent.cli.places import open_for
+    from outlive_agent.cli.target import check_run
+    from outlive_agent.story import read_story
+
+    store = open_for(args)
+    story = read_story(store, args.run)
+    if not story:
+        check_run(store, args.run)
+    if args.json:
+        emit_json({"store": store.location, "run": args.run, "lives": [life_json(life) for life in story]})
+        return Exit.FINISHED
+    printer = Printer()
+    print_lives(printer, story)
+    if args.events:
+        print_events(printer, story)
+    return Exit.FINISHED
+
+
+def _list_runs(args: argparse.Namespace) -> int:
+    from outlive.errors import NoBucket
+    from outlive.store.flight import each, workers_for
+    from outlive.store.runs import runs, summarize
+    from outlive_agent.cli.places import open_place, settings_for
+    from outlive_agent.cli.runs_page import print_runs, run_json
+
+    settings = settings_for(args, args.what)
+    store = open_place(settings)
+    summaries: dict[str, RunSummary] = {}
+    try:
+        names = list(runs(store))
+    except NoBucket:
+        if settings.origin != "the default":
+            raise
+        names = []  # nobody has begun yet: that is no error
+    each(names, lambda name: summaries.update({name: summarize(store, name)}), workers=workers_for(store))
+    found = [summaries[name] for name in names]
+    if args.json:
+        emit_json({"store": store.location, "runs": [run_json(summary) for summary in found]})
+        return Exit.FINISHED
+    printer = Printer()
+    if found:
+        print_runs(printer, found)
+    printer.say(
+        f"{count_text(len(found), 'run')} in {store.location}"
+        if found
+        else f"No run in {store.location} yet."
+    )
+    if not found:
+        printer.say(_BEGIN)
+    return Exit.FINISHED
+
+
+def _list_checkpoints(args: argparse.Namespace) -> int:
+    from outlive.store.survey import survey
+    from outlive_agent.cli.checkpoint_page import LIST_COLUMNS, list_json, list_rows
+    from outlive_agent.cli.places import open_for
+    from outlive_agent.cli.target import check_run
+    from outlive_agent.units import bytes_text
+
+    run = args.what
+    store = open_for(args)
+    found = survey(store, run)
+    if not found.written:
+        check_run(store, run)
+    if args.json:
+        emit_json({"store": store.location, "run": run, "checkpoints": list_json(found)})
+        return Exit.FINISHED
+    printer = Printer()
+    if found.written:
+        printer.table(LIST_COLUMNS, list_rows(printer, found))
+        printer.say()
+    held = bytes_text(sum(info.size for info in found.chunks.values()))
+    printer.say(f"{run}: {count_text(len(found.written), 'checkpoint')}, {held} stored in {store.location}")
+    return Exit.FINISHED
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    from outlive_agent.cli.target import target
+
+    parser.add_argument(
+        "target", type=target, metavar="RUN[@STEP]", help="gpt, gpt@1200, or gpt@3-1200 (life 3)"
+    )
+
+
+def _what(text: str) -> str:
+    from outlive_agent.cli.target import run_name
+
+    return text if _is_location(text) else run_name(text)
+
+
+def _is_location(text: str) -> bool:
+    return "/" in text or text.startswith((".", "~"))
+
+
+def _read_table(store: "ObjectStore", manifest: "Manifest") -> "TensorTable":
+    from outlive.store.fetch import check_table, read_blob
+
+    part = manifest.parts[0]
+    raw = bytearray(part.table.bytes)
+    read_blob(store, manifest.run, part.table, memoryview(raw))
+    return check_table(bytes(raw), part, where=f"the tensor table of {manifest.run} {manifest.id}")
