@@ -190,6 +190,8 @@ def _reader(name: str) -> Callable[[object], str | FromEnv]:
 
 def _command(value: object) -> tuple[str, ...]:
     words = command(value)
+    if any("\0" in word for word in words):
+        raise ValueError("words without the character NUL")
     if "=" in words[0]:
         raise ValueError("a program first, not an assignment; variables belong into training.environment")
     return words

@@ -117,7 +117,7 @@ def config_text(job: Job) -> str:
         "stop_grace": f"{_seconds(job)}s",
         "command": list(job.training.command),
     }
-    return "\n".join(_yaml({**shared, "store": store, "training": training}, ""))
+    return "\n".join(yaml_lines({**shared, "store": store, "training": training}, ""))
 
 
 def unit(job: Job) -> str:
@@ -179,12 +179,12 @@ _PLAIN = re.compile(
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
-def _yaml(content: Mapping[str, object], indent: str) -> list[str]:
+def yaml_lines(content: Mapping[str, object], indent: str = "") -> list[str]:
     """A mapping in block style; what is not evidently text is quoted, so that no reader guesses."""
     lines = []
     for key, value in content.items():
         if isinstance(value, Mapping):
-            lines += [f"{indent}{key}:", *_yaml(value, indent + "  ")] if value else []
+            lines += [f"{indent}{key}:", *yaml_lines(value, indent + "  ")] if value else []
         elif isinstance(value, list):
             lines.append(f"{indent}{key}: [{', '.join(_scalar(item) for item in value)}]")
         else:

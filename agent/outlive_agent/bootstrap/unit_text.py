@@ -41,6 +41,4 @@ def _escaped(char: str) -> str:
         return f"\\{char}"
     if char.isprintable():
         return char
-    if ord(char) < 0x100:
-        return "".join(f"\\x{byte:02x}" for byte in char.encode())
-    return f"\\U{ord(char):08x}"
+    return f"\\x{ord(char):02x}" if ord(char) < 0x80 else f"\\U{ord(char):08x}"
