@@ -52,7 +52,7 @@ def test_exposure_stays_low(unit: str, at_most: float) -> None:
 
 
 def test_training_stops_first_and_survives_the_agent() -> None:
-    """The training starts after the agent, so it stops before it; but it does not fall when the agent does."""
+    """The training starts after the agent, so it stops before it, but does not fall with it."""
     train = _settings("outlive-train.service")
     assert "outlive-agent.service" in train["After"][0].split()
     assert not {"Requires", "BindsTo", "PartOf", "Requisite", "StopPropagatedFrom"} & train.keys()

@@ -1,4 +1,4 @@
-"""cloud-init's own schema check, of two Debian releases; unpacked, since it would run at boot if installed."""
+"""cloud-init's own schema check, of two Debian releases; unpacked only, since installed it runs at boot."""
 
 import fcntl
 import os
