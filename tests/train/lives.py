@@ -54,7 +54,7 @@ def live(
 
 
 def exact(agent: AgentDouble, build: Build, step: Step, *, until: int = 8, cut: int = 4) -> SimpleNamespace:
-    """Assert that a run that was cut equals one that was not, bit for bit. Returns its last life's objects."""
+    """Assert that a cut run equals an uncut one, bit for bit. Returns the objects of its last life."""
     seed(1)
     whole, losses = live(agent, build, step, until=until)
     wanted = fingerprint(vars(whole))

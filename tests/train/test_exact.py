@@ -149,7 +149,8 @@ def test_ema(agent: AgentDouble) -> None:
 
     def build() -> SimpleNamespace:
         made = plain()
-        made.ema = AveragedModel(made.model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
+        average = get_ema_multi_avg_fn(0.9)  # type: ignore[no-untyped-call]
+        made.ema = AveragedModel(made.model, multi_avg_fn=average, use_buffers=True)
         return made
 
     def step(objects: SimpleNamespace, run: Any) -> Tensor:
@@ -283,10 +284,10 @@ def test_parameters_in_another_order(agent: AgentDouble) -> None:
 
     def build() -> SimpleNamespace:
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-        parameters = list[Tensor](model.parameters())
+        parameters = list(model.parameters())
         return SimpleNamespace(model=model, optimizer=adam_of(parameters[::-1] if turned else parameters))
 
-    def adam_of(parameters: Any) -> torch.optim.Optimizer:
+    def adam_of(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, 0.01)
 
     whole, losses = live(agent, build, descend, until=8)
@@ -307,8 +308,8 @@ def test_optimizer_over_unnamed_parameters(agent: AgentDouble) -> None:
     def build() -> SimpleNamespace:
         model = net()
         extra = nn.Parameter(torch.ones(3))
-        optimizer = torch.optim.Adam([{"params": model.parameters()}, {"params": [extra], "lr": 0.5}])
-        return SimpleNamespace(model=model, optimizer=optimizer)
+        groups: Any = [{"params": model.parameters()}, {"params": [extra], "lr": 0.5}]
+        return SimpleNamespace(model=model, optimizer=torch.optim.Adam(groups))
 
     def step(objects: SimpleNamespace, run: Any) -> Tensor:
         objects.optimizer.param_groups[1]["params"][0].grad = torch.randn(3)
