@@ -4,8 +4,10 @@ Nothing here knows about reclaims. ``--log`` gets one line a step, so that the d
 """
 
 import argparse
+import random
 from pathlib import Path
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import outlive
 
+ALPHABET = 128
 CONTEXT = 96
 BATCH = 16
 BATCHES_PER_EPOCH = 120
@@ -21,10 +24,8 @@ BATCHES_PER_EPOCH = 120
 class Windows(Dataset[Tensor]):
     """Windows of ``CONTEXT + 1`` characters, each begun a random few late: augmentation in the worker."""
 
-    def __init__(self, text: str) -> None:
-        self.alphabet = sorted(set(text))
-        index = {character: i for i, character in enumerate(self.alphabet)}
-        self.codes = torch.tensor([index[character] for character in text], dtype=torch.uint8)
+    def __init__(self, text: bytes) -> None:
+        self.codes = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         self.stride = (len(self.codes) - 2 * CONTEXT) // (BATCH * BATCHES_PER_EPOCH)
 
     def __len__(self) -> int:
@@ -36,15 +37,15 @@ class Windows(Dataset[Tensor]):
 
 
 class Transformer(nn.Module):
-    def __init__(self, alphabet: int, width: int = 128, layers: int = 3) -> None:
+    def __init__(self, width: int = 128, layers: int = 3) -> None:
         super().__init__()
-        self.characters = nn.Embedding(alphabet, width)
+        self.characters = nn.Embedding(ALPHABET, width)
         self.positions = nn.Embedding(CONTEXT, width)
         block = nn.TransformerEncoderLayer(
             width, 4, 4 * width, dropout=0.1, batch_first=True, norm_first=True
         )
         self.blocks = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
-        self.head = nn.Linear(width, alphabet)
+        self.head = nn.Linear(width, ALPHABET)
         self.register_buffer(
             "mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False
         )
@@ -63,12 +64,14 @@ def main() -> None:
     arguments.add_argument("--epochs", type=int, default=3)
     options = arguments.parse_args()
 
+    random.seed(1)
+    numpy.random.seed(1)
     torch.manual_seed(1)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    windows = Windows(options.text.read_text(encoding="utf-8"))
+    windows = Windows(options.text.read_bytes())
     loader = DataLoader(windows, BATCH, shuffle=True, num_workers=1)
-    model = Transformer(len(windows.alphabet))
+    model = Transformer()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     steps = options.epochs * len(loader)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-3, total_steps=steps)

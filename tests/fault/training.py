@@ -29,6 +29,8 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=0)
     arguments.add_argument("--pause", type=float, default=0.0, help="seconds between two steps")
     options = arguments.parse_args()
+    random.seed(7)
+    numpy.random.seed(7)
     torch.manual_seed(7)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 2))
