@@ -23,7 +23,7 @@ class Program:
             raise RuntimeError("setpriv is missing: it is part of util-linux")
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [setpriv, "--pdeathsig", "KILL", "nice", "-n", "5", *command],
+                [setpriv, "--pdeathsig", "KILL", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -50,7 +50,7 @@ def _start(folder: Path, stack: contextlib.ExitStack) -> Gateway:
     certificate = _make_certificate(folder)
 
     def start(name: str, *arguments: str) -> Program:
-        program = Program([name, *settings, *arguments, "-f"], log=folder / f"{name}.out")
+        program = Program(["nice", "-n", "2", name, *settings, *arguments, "-f"], log=folder / f"{name}.out")
         stack.callback(program.stop)
         return program
 

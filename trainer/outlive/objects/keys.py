@@ -22,7 +22,7 @@ def check_key(key: str) -> str:
 def check_prefix(prefix: str) -> str:
     """The beginning of a key: whole parts, then perhaps the start of one more."""
     whole, _, begun = prefix.rpartition("/")
-    problem = (_problem(whole) if whole else "") or _unprintable(begun)
+    problem = (_problem(whole) if whole else "") or unprintable(begun)
     if problem or prefix.startswith("/"):
         raise StoreError(f"{prefix!r} begins no key: {problem or 'it begins with /'}")
     return prefix
@@ -31,7 +31,7 @@ def check_prefix(prefix: str) -> str:
 def _problem(key: str) -> str:
     if not key:
         return "it is empty"
-    unprintable = _unprintable(key)
+    unprintable = unprintable(key)
     if unprintable:
         return unprintable
     if len(key.encode()) > MOST_BYTES:
@@ -44,7 +44,8 @@ def _problem(key: str) -> str:
     return ""
 
 
-def _unprintable(text: str) -> str:
+def unprintable(text: str) -> str:
+    """What keeps this text out of keys and out of messages; empty if nothing does."""
     for character in text:
         if ord(character) < 32 or ord(character) == 127 or 0xD800 <= ord(character) <= 0xDFFF:
             return f"it has the character {character!r}"

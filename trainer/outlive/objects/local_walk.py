@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from outlive.objects.interface import ObjectInfo
+from outlive.objects.keys import unprintable
 
 
 def walk(root: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
@@ -35,7 +36,7 @@ def _sorted_keys(directory: Path, head: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if not entry.name.isprintable():
+                if unprintable(entry.name):
                     continue  # no key is called that
                 if entry.is_dir(follow_symlinks=False):
                     keys.append(f"{head}{entry.name}/")
