@@ -46,7 +46,7 @@ class Carry:
             if is_stateful(holder):
                 values[f"{name}.state_dict()"] = copy.deepcopy(holder.state_dict())
                 continue
-            for attribute, value in vars(holder).items():
+            for attribute, value in _attributes(holder).items():
                 if generators.is_generator(value):
                     values[f"{name}.{attribute}"] = {"generator": generators.capture(value)}
                 elif type(value) in _SCALARS and _may_advance(holder, attribute):
@@ -64,9 +64,9 @@ class Carry:
                 if is_stateful(holder):
                     holder.load_state_dict(copy.deepcopy(value))
             elif isinstance(value, dict):
-                if generators.is_generator(here := vars(holder).get(attribute)):
+                if generators.is_generator(here := _attributes(holder).get(attribute)):
                     generators.put(here, value["generator"])
-            elif attribute in vars(holder):
+            elif attribute in _attributes(holder):
                 setattr(holder, attribute, value)
 
 
@@ -168,7 +168,7 @@ def holders_of(loader: DataLoader[Any]) -> dict[str, Any]:
             if hasattr(holder, "__dict__") and not any(holder is known for known in holders.values()):
                 holders[name] = holder
                 below += [
-                    (f"{name}/{inner}", vars(holder).get(inner)) for inner in ("batch_sampler", "sampler")
+                    (f"{name}/{inner}", _attributes(holder).get(inner)) for inner in ("batch_sampler", "sampler")
                 ]
         level = below
     return holders
@@ -203,6 +203,10 @@ def _absorb(value: Any, update: Callable[[bytes], None]) -> None:
             _absorb(inner, update)
     else:
         update(f"{value!r};".encode())
+
+
+def _attributes(holder: Any) -> dict[str, Any]:
+    return getattr(holder, "__dict__", {})
 
 
 def _may_advance(holder: Any, attribute: str) -> bool:

@@ -16,6 +16,7 @@ Not exact are samplers that look at the training, data sets that change as they 
 set's own generators in workers that persist, and a device's random numbers drawn in workers.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -157,18 +158,25 @@ class StreamFeed(Feed):
     def _open(self, done: int, place: Any) -> None:
         self._rebuilt = self._tools.kept.take(self.data)
         loads = self._states and place is not None
+        self._over = False
         if loads:
-            self.data.dataset.load_state_dict(place)  # type: ignore[attr-defined]
+            self._over = place["ended"]
+            self.data.dataset.load_state_dict(place["state"])  # type: ignore[attr-defined]
         self._number = done if loads else 0
         self._rebuilt.open(self._seed, self._tools.workers)
         if not loads:
             self._drop(done)
 
     def _next(self) -> Any:
+        if self._over:
+            raise StopIteration
         return self._rebuilt.next()
 
     def place(self) -> Any:
-        return self.data.dataset.state_dict() if self._states else None  # type: ignore[attr-defined]
+        if not self._states:
+            return None
+        ended = self._over or getattr(self._rebuilt.dataset, "ended", False)
+        return {"state": copy.deepcopy(self.data.dataset.state_dict()), "ended": ended}  # type: ignore[attr-defined]
 
     def close(self, *, settle: int | None = None) -> None:
         self._rebuilt.close()
@@ -200,7 +208,7 @@ class ReplayFeed(Feed):
 
     def place(self) -> Any:
         try:
-            return self.data.state_dict() if self._states else None
+            return copy.deepcopy(self.data.state_dict()) if self._states else None
         except AttributeError:  # wrappers that have the method, but whose loader inside has not
             return None
 

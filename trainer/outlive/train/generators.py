@@ -21,7 +21,7 @@ _GLOBALS = (
     id(getattr(numpy.random.random_sample, "__self__", None)),
     id(getattr(random.random, "__self__", None)),
 )
-_DEPTH = 4
+_DEPTH = 8
 _WIDTH = 64
 _OBJECTS = 10_000
 
@@ -73,10 +73,10 @@ def reseed(generator: Any, seed: int) -> None:
 
 
 def find(roots: Iterable[object]) -> list[Any]:
-    """Every generator within four references of `roots`, in a fixed order.
+    """Every generator within eight references of `roots`, in a fixed order.
 
     Attributes, lists, tuples, dicts and partials are followed, the first 64 of each: augmentations keep their
-    generators inside a pipeline inside the data set.
+    generators inside a list inside a pipeline inside a data set inside a subset.
     """
     found: list[Any] = []
     seen: set[int] = set()

@@ -3,7 +3,7 @@
 What is exact for which kind of data is said in `data`; how a loop is found again, in `position`. The batch
 after those that the script was given is the first that the next life gets, whatever was fetched ahead: so let
 no thread of your own take batches early, and let `run.step()` be the last thing in the body, since what comes
-after it is not repeated. A count of `enumerate` begins anew in each life; one kept in `run.state` does not.
+after it is not repeated. What is done between two loops is, a `run.step()` too. A count of `enumerate` begins anew in each life; one kept in `run.state` does not.
 A loop with `run.step()` inside the body of another loop over batches goes on with the outer one's next batch.
 """
 
@@ -70,6 +70,11 @@ class Loops:
     def fetching(self) -> bool:
         """Whether a batch is being fetched, or could not be: the training is at the boundary before it."""
         return self._fetching
+
+    @property
+    def between(self) -> bool:
+        """Whether the script is between two loops: a life that begins here does again what it did since the last."""
+        return bool(self._scopes[0].turns) and not any(scope.busy for scope in self._scopes)
 
     @property
     def epoch(self) -> int | None:

@@ -76,13 +76,17 @@ class SeededStream(IterableDataset[Any]):
 
     def __init__(self, dataset: Iterable[Any]) -> None:
         self.dataset = dataset
+        self.ended = False
+        """Whether it has given its last item, in this process. Its own state may say the next pass's start then."""
         self.seed = multiprocessing.RawValue("Q", 0)  # shared, since persistent workers hold a copy of this
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         if info is not None:
             seed_globals(mix(self.seed.value, f"worker {info.id}"), MT19937(0))
-        return iter(self.dataset)
+        self.ended = False
+        yield from self.dataset
+        self.ended = True
 
 
 class Shield:
