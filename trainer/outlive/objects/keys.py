@@ -31,9 +31,9 @@ def check_prefix(prefix: str) -> str:
 def _problem(key: str) -> str:
     if not key:
         return "it is empty"
-    unprintable = unprintable(key)
-    if unprintable:
-        return unprintable
+    hidden = unprintable(key)
+    if hidden:
+        return hidden
     if len(key.encode()) > MOST_BYTES:
         return f"it is longer than {MOST_BYTES} bytes"
     for part in key.split("/"):
