@@ -36,13 +36,13 @@ class Plan:
 
     ``save_now``: ask for a save at the next boundary and go on. ``stop_at``: ask for the last save and stop.
     ``drop_in_flight``: the upload under way would keep the last save from finishing in time.
-    ``fits``: by these figures the last save becomes a checkpoint in time.
+    ``fits``: by these figures the last save becomes a checkpoint in time; None where nothing is measured yet.
     """
 
     save_now: bool
     stop_at: float
     drop_in_flight: bool
-    fits: bool
+    fits: bool | None
     text: str
 
 
@@ -53,6 +53,14 @@ def plan(now: float, deadline: float, figures: Figures) -> Plan:
     left = deadline - now
     in_flight = figures.in_flight_seconds or 0.0
     what = f"{duration_text(max(left, 0.0))} left, a last save needs {duration_text(needed)}"
+    if figures.upload_seconds is None and left < 2 * needed:
+        return Plan(
+            save_now=False,
+            stop_at=now,
+            drop_in_flight=False,
+            fits=None,
+            text=f"{duration_text(max(left, 0.0))} left, no save measured yet: saving and stopping at once",
+        )
     if left < needed:
         return _too_short(now, left, figures, what=what)
     # A save that began just before the last one would be in its way.

@@ -41,6 +41,7 @@ class Trainer:
         self.arenas: dict[int, Arena] = {}
         self.sent_from: dict[int, int] = {0: 0, 1: 0}
         self.signalled = False
+        self.die_copying = -1
         self.refused = False
 
     def start(self, channel: Channel, *, life: int = 0, nonce: str = "") -> None:
@@ -101,6 +102,8 @@ class Trainer:
             self.channel.send(ArenaOffer(arena=slot, bytes=self.size), [self.arenas[slot].fd])
         self.number += 1
         self.page.begin(slot, self.number)
+        if self.step == self.die_copying:
+            os.kill(os.getpid(), signal.SIGKILL)
         self.arenas[slot].view[:] = self.step.to_bytes(8, "little") * (self.size // 8)
         self.sent_from[slot] = self.number
         table = json.dumps(
@@ -182,8 +185,10 @@ def main() -> int:
     parser.add_argument("--log", type=Path)
     parser.add_argument("--die-at", type=int)
     parser.add_argument("--fail-at", type=int)
+    parser.add_argument("--die-copying", type=int, default=-1)
     options = parser.parse_args()
     trainer = Trainer(options.bytes)
+    trainer.die_copying = options.die_copying
 
     def flag(number: int, frame: object) -> None:
         trainer.signalled = True

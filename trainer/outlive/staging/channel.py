@@ -6,7 +6,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Collection, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,8 @@ from outlive.staging.messages import MAX_PACKET_BYTES, Message, decode, encode
 MAX_FDS = 4
 _MAX_PATH_BYTES = 107
 _UCRED = struct.Struct("3i")
+_ROOM_FOR_FDS = socket.CMSG_SPACE(MAX_FDS * array("i").itemsize)
+_GONE = "the other side has gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,24 +80,28 @@ class Channel:
             self._wait(select.POLLOUT, deadline)
             try:
                 # Never blocks: a stopped peer with a full buffer would hold up our deadlines.
-                socket.send_fds(self._socket, [raw], list(fds), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                # Not socket.send_fds, which ignores its flags.
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+                self._socket.sendmsg([raw], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 continue
-            except (BrokenPipeError, ConnectionError) as error:
-                raise EOFError("the other side has gone") from error
+            except OSError as error:
+                raise EOFError(_GONE) from error
             return
 
     def receive(self, timeout: float | None = None) -> Received:
         """The next packet. ``EOFError`` if the other side has gone; ``TimeoutError``; ``ProtocolError``."""
         self._wait(select.POLLIN, None if timeout is None else time.monotonic() + timeout)
         try:
-            raw, fds, flags, _ = socket.recv_fds(
-                self._socket, MAX_PACKET_BYTES + 1, MAX_FDS, socket.MSG_CMSG_CLOEXEC
+            # Not socket.recv_fds, which ignores its flags: a program started meanwhile would get the arena.
+            raw, ancillary, flags, _ = self._socket.recvmsg(
+                MAX_PACKET_BYTES + 1, _ROOM_FOR_FDS, socket.MSG_CMSG_CLOEXEC
             )
-        except ConnectionError as error:
-            raise EOFError("the other side has gone") from error
+        except OSError as error:
+            raise EOFError(_GONE) from error
+        fds = _descriptors(ancillary)
         try:
-            return Received(_checked_packet(raw, flags), tuple(fds))
+            return Received(_checked_packet(raw, flags), fds)
         except (EOFError, ProtocolError):
             for fd in fds:
                 os.close(fd)
@@ -115,8 +122,11 @@ class Channel:
         self.close()
 
     def _wait(self, event: int, deadline: float | None) -> None:
+        fd = self._socket.fileno()
+        if fd < 0:
+            raise EOFError("this side has hung up")
         poll = select.poll()
-        poll.register(self._socket, event)
+        poll.register(fd, event)
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
         if not poll.poll(left):
             raise TimeoutError("the other side did not answer in time")
@@ -173,9 +183,17 @@ class Listener:
         self.path.unlink(missing_ok=True)
 
 
+def _descriptors(ancillary: Iterable[tuple[int, int, bytes]]) -> tuple[int, ...]:
+    fds = array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return tuple(fds)
+
+
 def _checked_packet(raw: bytes, flags: int) -> Message:
     if not raw:
-        raise EOFError("the other side has gone")
+        raise EOFError(_GONE)
     if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         raise ProtocolError("a packet is too long, or carries too many descriptors")
     return decode(raw)

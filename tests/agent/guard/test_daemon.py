@@ -1,0 +1,126 @@
+"""``outlive agent`` as systemd runs it: what it is told, and what it tells."""
+
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fakes.agents import TRAINER, Exec, Machine
+from outlive_agent.exits import Exit
+
+
+class Systemd:
+    """The end of NOTIFY_SOCKET at which systemd listens."""
+
+    def __init__(self, path: str) -> None:
+        self.heard: list[str] = []
+        self._changed = threading.Condition()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(path)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def wait_for(self, text: str, *, count: int = 1) -> None:
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._count(text) >= count, 30)
+            assert came, f"no {text!r} among {self.heard}"
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+
+    def _count(self, text: str) -> int:
+        return sum(text in line for line in self.heard)
+
+    def _listen(self) -> None:
+        while data := self._socket.recv(4096):
+            with self._changed:
+                self.heard += data.decode().splitlines()
+                self._changed.notify_all()
+
+
+@pytest.fixture
+def systemd(machine: Machine) -> Iterator[Systemd]:
+    """Listens at notify.sock in the machine's directory."""
+    systemd = Systemd(str(machine.directory / "notify.sock"))
+    yield systemd
+    systemd.close()
+
+
+def _agent(machine: Machine) -> Exec:
+    config = machine.directory / "outlive.yaml"
+    config.write_text(f"run: t\nstore: {{location: {machine.store}}}\nsave: {{every: 10 steps}}\n")
+    runtime = machine.directory / "run"
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    return machine.start(
+        [sys.executable, "-m", "outlive_agent", "agent", "--config", str(config)],
+        environ={
+            "NOTIFY_SOCKET": str(machine.directory / "notify.sock"),
+            "RUNTIME_DIRECTORY": str(runtime),
+            "WATCHDOG_USEC": "300000",
+        },
+    )
+
+
+def _train(machine: Machine, *arguments: str) -> Exec:
+    environ = {"OUTLIVE_SOCKET": str(machine.directory / "run" / "agent.sock")}
+    return machine.start([*TRAINER, *arguments], environ=environ)
+
+
+def test_ready_alive_and_stopping(machine: Machine, systemd: Systemd) -> None:
+    """systemd hears that the agent is ready, alive all the time, and needs more time for its end."""
+    agent = _agent(machine)
+    systemd.wait_for("READY=1")
+    run = _train(machine, "--steps", "100000")
+    agent.wait_line("saved step 10 ")
+    systemd.wait_for("WATCHDOG=1", count=5)
+    systemd.wait_for("STATUS=")
+    agent.signal(signal.SIGTERM)
+    systemd.wait_for("STOPPING=1")
+    systemd.wait_for("EXTEND_TIMEOUT_USEC=")
+    assert run.exit_code() == 75, run.text
+    assert agent.exit_code() == Exit.RESUME, agent.text
+    assert machine.events(1)[-1]["steps_lost"] == 0
+
+
+def test_training_is_stopped_first(machine: Machine, systemd: Systemd) -> None:
+    """When systemd stops the training, the agent saves its last step and ends by itself."""
+    agent = _agent(machine)
+    systemd.wait_for("READY=1")
+    run = _train(machine, "--steps", "100000")
+    agent.wait_line("saved step 10 ")
+    run.signal(signal.SIGTERM)
+    assert run.exit_code() == 75, run.text
+    assert agent.exit_code() == Exit.RESUME, agent.text
+    assert machine.events(1)[-1]["steps_lost"] == 0
+
+
+def test_training_restarted_by_systemd(machine: Machine, systemd: Systemd) -> None:
+    """A training that crashed and is started again goes on from the agent's memory, in the same life."""
+    agent = _agent(machine)
+    systemd.wait_for("READY=1")
+    first = _train(machine, "--steps", "100", "--die-at", "25")
+    assert first.exit_code() == -signal.SIGKILL
+    second = _train(machine, "--steps", "30")
+    second.wait_line("^restored 20 from memory$")
+    assert second.exit_code() == 0, second.text
+    assert agent.exit_code() == Exit.FINISHED, agent.text
+    assert machine.checkpoints()[-1] == (1, 30)
+
+
+def test_second_training_is_refused(machine: Machine, systemd: Systemd) -> None:
+    """While one training is connected another one is turned away with the reason."""
+    agent = _agent(machine)
+    systemd.wait_for("READY=1")
+    run = _train(machine, "--steps", "100000")
+    run.wait_line("fresh")
+    other = _train(machine, "--steps", "5")
+    assert other.exit_code() == 78
+    assert "refused: another training is connected" in other.text
+    agent.signal(signal.SIGTERM)
+    assert agent.exit_code() == Exit.RESUME, agent.text
+    assert run.exit_code() == 75

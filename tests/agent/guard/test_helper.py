@@ -1,0 +1,47 @@
+"""A bare ``python train.py`` without any agent starts one for itself."""
+
+import signal
+
+from fakes.agents import TRAINER, Machine, children, kill, wait_until
+
+
+def _environ(machine: Machine) -> "dict[str, str]":
+    return {"OUTLIVE_STORE": str(machine.store), "OUTLIVE_RUN": "t", "OUTLIVE_EVERY": "10 steps"}
+
+
+def test_bare_training_is_saved(machine: Machine) -> None:
+    """A training that was started by hand is saved and resumed like any other."""
+    first = machine.start([*TRAINER, "--steps", "15"], environ=_environ(machine))
+    assert first.exit_code() == 0, first.text
+    wait_until(lambda: (1, 15) in machine.checkpoints(), what="the helper has saved the end")
+    second = machine.start([*TRAINER, "--steps", "20"], environ=_environ(machine))
+    second.wait_line(f"^restored 15 from {machine.store}$")
+    assert second.exit_code() == 0, second.text
+
+
+def test_helper_outlives_its_training(machine: Machine) -> None:
+    """The helper finishes what it accepted after its training was killed, and the next start waits for it."""
+    run = machine.start([*TRAINER, "--steps", "100", "--die-at", "20"], environ=_environ(machine))
+    assert run.exit_code() == -signal.SIGKILL, run.text
+    again = machine.start([*TRAINER, "--steps", "25"], environ=_environ(machine))
+    again.wait_line("^restored 20 from")
+    assert again.exit_code() == 0, again.text
+
+
+def test_helper_killed(machine: Machine) -> None:
+    """A training whose helper is killed starts another one, and its last step is saved."""
+    log = machine.directory / "log"
+    run = machine.start([*TRAINER, "--steps", "100000", "--log", str(log)], environ=_environ(machine))
+    run.wait_line("saved step 10 ")
+    (helper,) = children(run.process.pid)
+    kill(helper)
+    assert run.exit_code() == 75, run.text
+    reached = int(log.read_text().split()[-1])
+    wait_until(lambda: (1, reached) in machine.checkpoints(), what="the second helper has saved the end")
+
+
+def test_helper_that_cannot_start_says_why(machine: Machine) -> None:
+    """A helper with a wrong setting refuses the training with the reason."""
+    run = machine.start([*TRAINER, "--steps", "5"], environ={**_environ(machine), "OUTLIVE_RUN": "../up"})
+    assert run.exit_code() == 78, run.text
+    assert "refused: " in run.text
