@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlive.errors import ConfigError
@@ -189,12 +189,12 @@ def test_a_secret_is_refused_and_not_repeated(tmp_path: Path, settings: str) -> 
 
 def test_a_secret_is_answered_with_how_to_refer_to_it(tmp_path: Path) -> None:
     """Who writes a key into the file learns where to put it instead."""
-    for settings in (
+    for line in (
         f"secret_key: {SECRET}",
         f"credentials: {{env: [A, '{SECRET}']}}",
         f"password: {SECRET}",
     ):
-        said = complaint(tmp_path, f"run: a\nstore:\n  location: s3://bucket\n  {settings}\n")
+        said = complaint(tmp_path, f"run: a\nstore:\n  location: s3://bucket\n  {line}\n")
         assert "credentials: {file: /etc/outlive/credentials}" in said
 
 
@@ -220,6 +220,7 @@ def test_a_configuration_can_not_be_changed(tmp_path: Path) -> None:
     assert copy.deepcopy(config) == config
 
 
+@settings(deadline=None)
 @given(text=st.text(st.sampled_from("run:store{}[]location/s3 \n\t\"'!&*?|>-#%@`,abc0é\\x"), max_size=80))
 def test_any_text_is_answered_in_our_own_words(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Whatever a file holds, reading it ends with a configuration or a ``ConfigError``."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlive.errors import ConfigError
@@ -167,6 +167,7 @@ DOCUMENTS = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(below=DOCUMENTS, section=st.sampled_from(sorted(SCHEMA["properties"])))
 def test_any_document_gets_one_verdict(below: object, section: str) -> None:
     """Whatever stands in a section, editor and agent agree about it."""

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlive_agent.units import (
@@ -84,6 +84,7 @@ def test_durations_are_written(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=10, max_value=10**7))
 def test_a_written_duration_can_be_read_back(seconds: int) -> None:
     """What is printed can be typed, and means the same but for the units that were left out."""

@@ -63,6 +63,6 @@ _EXEC_OPTIONS = (
     ("--region", "NAME", "the store's region ($OUTLIVE_S3_REGION)"),
     ("--every", "INTERVAL", "how often to save: auto, 30s, '200 steps' ($OUTLIVE_EVERY)"),
     ("--keep", "COUNT", "how many of the newest checkpoints stay: 3"),
-    ("--restarts", "COUNT", "how many crashes in a row are answered by a restart: 3"),
+    ("--restarts", "COUNT", "how many crashes in a row are answered by a restart: 0 by hand"),
     ("--stop-grace", "DURATION", "how long the command may take to stop once asked: 30s"),
 )

@@ -11,13 +11,15 @@ _QUIET_SECONDS = 10.0
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress(
+    what: str, *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[int, int], None]]:
     """Gives a function to be told bytes done and bytes in all."""
     if sys.stderr.isatty():
         with _bar(what) as tell:
             yield tell
     else:
-        yield _Lines(what)
+        yield _Lines(what, clock)
 
 
 @contextmanager
@@ -41,15 +43,16 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 class _Lines:
     """One line every ten seconds, none for what is quick."""
 
-    def __init__(self, what: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, what: str, clock: Callable[[], float]) -> None:
         self._what = what
         self._clock = clock
         self._said = clock()
 
     def __call__(self, done: int, total: int) -> None:
-        if self._clock() - self._said < _QUIET_SECONDS:
+        now = self._clock()
+        if now - self._said < _QUIET_SECONDS:
             return
-        self._said = self._clock()
+        self._said = now
         share = 100 * done // max(total, 1)
         print(
             f"{self._what}: {bytes_text(done)} of {bytes_text(total)} ({share} %)",

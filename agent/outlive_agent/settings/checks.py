@@ -4,12 +4,13 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from outlive.errors import ConfigError
-from outlive_agent.settings.document import KeyPath
 
 T = TypeVar("T")
+KeyPath: TypeAlias = "tuple[str | int, ...]"
+"""Where a value stands in a document: ``("save", "keep", "last")``."""
 
 SECRET_NAME = re.compile(r"secret|passw|token|(?:access|api|private)[-_]?key", re.IGNORECASE)
 SECRET_VALUE = re.compile(r"(?:AKIA|ASIA|DO00|DO801)[A-Z0-9]{12,}|[A-Za-z0-9+/=_-]{40,}|//[^/\s]*:[^/\s]*@")

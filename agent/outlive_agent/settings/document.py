@@ -8,13 +8,12 @@ may hold a secret by mistake.
 import re
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import yaml
 
 from outlive.errors import ConfigError
+from outlive_agent.settings.checks import KeyPath
 
-KeyPath: TypeAlias = "tuple[str | int, ...]"
 AT_MOST = 1 << 20
 DEEPEST = 20
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from outlive_agent.settings.document import KeyPath
+from outlive_agent.settings.checks import KeyPath
 
 
 @dataclass(slots=True)

@@ -2,8 +2,7 @@
 
 from outlive.store.retention import Keep
 from outlive_agent.settings import readers
-from outlive_agent.settings.checks import Problems, Section
-from outlive_agent.settings.document import KeyPath
+from outlive_agent.settings.checks import KeyPath, Problems, Section
 from outlive_agent.settings.values import (
     Config,
     CredentialsFrom,

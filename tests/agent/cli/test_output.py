@@ -1,0 +1,119 @@
+"""What all verbs have in common: help, mistakes, widths, colours and characters."""
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from fakes.commands import Cli
+from outlive.objects.interface import ObjectStore
+from outlive_agent.cli.output import Column, _fitting, printable
+
+VERBS = ["ls", "show", "history", "verify", "prune", "status", "reclaim", "exec"]
+
+
+def on_terminal(width: int, *arguments: str, **environ: str) -> str:
+    """What a verb prints on a terminal of this width."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    command = [sys.executable, "-m", "outlive_agent", *arguments]
+    settings = {"TERM": "xterm-256color", **environ}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}
+    } | settings
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment) as process:
+        os.close(theirs)
+        output = b""
+        with open(ours, "rb", buffering=0) as terminal:  # noqa: PTH123 - a descriptor
+            try:
+                while piece := terminal.read(65536):
+                    output += piece
+            except OSError:  # Linux's way to say that the other side is closed
+                pass
+        assert process.wait(timeout=60) == 0, output
+    return output.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_examples(cli: Cli, verb: str) -> None:
+    """--help explains and shows command lines to copy, all of them of this verb."""
+    said = cli(verb, "--help")
+    assert said.code == 0
+    examples = said.out.split("examples:\n")[1].splitlines()
+    assert len(examples) >= 2
+    assert all(line.startswith(f"  outlive {verb}") for line in examples)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_costs_nothing(verb: str) -> None:
+    """Help is answered without loading what talks to stores, terminals and files."""
+    check = (
+        "import sys; from outlive_agent.__main__ import main\n"
+        f"try: main(['{verb}', '--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit(bool({'boto3', 'rich', 'yaml', 'torch'} & sys.modules.keys()))"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_mistyped_option_is_answered_with_the_nearest(cli: Cli) -> None:
+    """A mistake is told as every other error: what, and what to try."""
+    said = cli("prune", "gpt", "--lats", "3")
+    assert said.code == 2
+    assert said.err == "Error: unrecognized arguments: --lats 3\nTry:   --last, or outlive prune --help\n"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_keep_to_the_terminal(gpt: ObjectStore, width: int) -> None:
+    """No line is longer than the terminal is wide; what matters least goes first."""
+    for arguments in (("ls",), ("ls", "gpt"), ("history", "gpt"), ("show", "gpt")):
+        out = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(width, *arguments))
+        assert max(len(line) for line in out.splitlines()) <= width
+        assert "…" not in out
+    assert ("METRICS" in on_terminal(width, "ls", "gpt")) == (width == 120)
+
+
+def test_colours_are_for_terminals(gpt: ObjectStore, cli: Cli) -> None:
+    """A terminal gets bold headers, a pipe and whoever says NO_COLOR no colour."""
+    assert "\x1b[1m" in on_terminal(80, "ls")
+    assert "\x1b[3" not in on_terminal(80, "ls", NO_COLOR="1")
+    assert "\x1b" not in cli("ls").out
+
+
+def test_a_pipe_gets_whole_lines(gpt: ObjectStore, cli: Cli) -> None:
+    """What goes into grep has every column and no blanks at the ends, however wide it is."""
+    lines = cli("ls", "gpt").out.splitlines()
+    assert "METRICS" in lines[0]
+    assert lines == [line.rstrip() for line in lines]
+
+
+def test_other_locales_get_ascii(gpt: ObjectStore) -> None:
+    """Where the locale has no more than ASCII, nothing else is printed and nothing fails."""
+    command = [sys.executable, "-m", "outlive_agent", "show", "gpt", "--tensors"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert done.stdout.decode("ascii").startswith("gpt, step 500 of life 3\n")
+    assert printable("größe → 3 · \x1b", unicode=False) == "gr??e -> 3 - ?"
+    assert printable("größe → 3", unicode=True) == "größe → 3"
+
+
+def test_a_closed_pipe_is_quiet(gpt: ObjectStore) -> None:
+    """``outlive ls | head`` leaves no trace behind."""
+    command = f"{sys.executable} -m outlive_agent history gpt --events | head -1"
+    done = subprocess.run(["bash", "-c", command], check=True, capture_output=True)
+    assert done.stderr == b""
+
+
+def test_the_least_important_columns_go_first() -> None:
+    """Columns go by their priority until the rest fits; those of priority 0 never go."""
+    columns = [Column(title="A"), Column(title="BB", priority=2), Column(title="C", priority=1)]
+    cells = [["aaaa", "b", "cccc"]]
+    assert _fitting(columns, cells, 14) == [0, 1, 2]
+    assert _fitting(columns, cells, 13) == [0, 2]
+    assert _fitting(columns, cells, 9) == [0]
+    assert _fitting(columns, cells, 1) == [0]
