@@ -143,15 +143,15 @@ def test_host_is_out_of_a_guests_reach(machine: Machines) -> None:
     unit = ("systemd-run", "--quiet", "--wait", "--collect")
     droplet.run(*unit, "true")
     forbidden = {
-        "date": ("date", "-s", "@86400"),
+        # To what they are already: if a rig ever fails this, it must not do harm while it does.
+        "date": ("sh", "-c", "date -s @$(date +%s.%N)"),
         "mknod": ("mknod", "/root/disk", "b", "254", "0"),
-        "sysctl": ("sh", "-c", "echo 1 > /proc/sys/kernel/panic"),
+        "sysctl": ("sh", "-c", "now=$(cat /proc/sys/kernel/panic) && echo $now > /proc/sys/kernel/panic"),
         "route": ("curl", "--silent", "--max-time", "5", "http://192.0.2.1/"),
     }
     for name, command in forbidden.items():
         assert 0 != droplet.run(*command, check=False).returncode, name
         assert 0 != droplet.run(*unit, *command, check=False).returncode, name
-    assert time.time() > 1_000_000_000
 
 
 def test_units_are_sandboxed_as_on_a_real_machine(machine: Machines) -> None:
@@ -218,13 +218,15 @@ def test_bucket_comes_and_goes(bucket: Bucket, machine: Machines) -> None:
     droplet.run(*put)
 
 
-@pytest.mark.parametrize("release", ["bookworm", "trixie"])
-def test_pip_installs_the_project_without_a_route(machine: Machines, release: Release) -> None:
-    """Pasted `pip install outlive` works in the guest and brings this working tree."""
+def test_pip_installs_the_project_without_a_route(machine: Machines) -> None:
+    """Pasted `pip install outlive` works in every Debian and brings this working tree."""
     pasted = "#!/bin/sh\nset -e\npython3 -m venv /opt/outlive\n/opt/outlive/bin/pip install outlive\n"
-    droplet = machine(pasted, release=release, equipment=[pip_packages(release)])
-    assert [] == droplet.wait_for_cloud_init()["errors"]
-    droplet.run("/opt/outlive/bin/python", "-I", "-c", "import outlive, outlive_agent, boto3, blake3")
+    releases: tuple[Release, ...] = ("bookworm", "trixie")
+    equipment = {release: pip_packages(release) for release in releases}
+    droplets = [machine(pasted, release=release, equipment=[equipment[release]]) for release in releases]
+    for droplet in droplets:
+        assert [] == droplet.wait_for_cloud_init(within=120)["errors"]
+        droplet.run("/opt/outlive/bin/python", "-I", "-c", "import outlive, outlive_agent, boto3, blake3")
 
 
 def test_environments_are_there_without_installing_them(machine: Machines) -> None:
