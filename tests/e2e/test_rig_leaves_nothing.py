@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import cgroups
-from e2e.rig.cache import build_once, cache_folder
+from e2e.rig.cache import build_once
 from e2e.rig.cloud import Cloud
 from e2e.rig.droplet import Droplet
 from e2e.rig.owner import owner, sweep
@@ -59,7 +59,7 @@ def test_killed_test_run_takes_its_guests_along_and_the_next_sweeps() -> None:
         other.wait()
 
     assert _eventually(lambda: not cgroup.processes())
-    disk = cache_folder() / "live" / name
+    disk = owner().folder.with_name(name)
     assert disk.exists()
     assert name in sweep()
     assert not disk.exists()

@@ -19,6 +19,19 @@ def cache_folder() -> Path:
     return folder
 
 
+def disks_folder() -> Path:
+    """Where guests' disks lie: $OUTLIVE_RIG_DISKS, else memory where there is plenty, else the cache folder.
+
+    In memory pip is twice as fast, and a test doesn't wait for what others write to the same disk.
+    """
+    if chosen := os.environ.get("OUTLIVE_RIG_DISKS"):
+        return Path(chosen).absolute()
+    memory = Path("/dev/shm")  # noqa: S108  # nothing in it has a name that can be guessed
+    if os.path.ismount(memory) and shutil.disk_usage(memory).free > 4 << 30:
+        return memory
+    return cache_folder() / "live"
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock against other processes and threads. The kernel lets go of it when the holder dies."""

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from e2e.rig import cgroups
-from e2e.rig.cache import cache_folder, locked
+from e2e.rig.cache import disks_folder, locked
 
 _REGISTRY = Path("/run/outlive-rig")
 
@@ -22,14 +22,14 @@ class Owner:
 
     def __init__(self) -> None:
         self.name = f"outlive-rig-{os.getpid()}-{secrets.token_hex(3)}"
-        self.folder = cache_folder() / "live" / self.name
+        self.folder = disks_folder() / self.name
         self._pid = os.getpid()
         self._counter = 0
         self._claim = _REGISTRY / self.name
         self._lock = os.open(self._claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.write(self._lock, str(self.folder).encode())
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, mode=0o700)
 
     def next_name(self) -> str:
         """A name that no other guest on this machine has. Short enough to be a host name."""
