@@ -77,6 +77,7 @@ BAD: list[dict[str, object]] = [
     {"store": {"location": "/s", "credentials": {"file": None}}},
     {"store": {"location": "/s", "credentials": {"env": ["A"]}}},
     {"store": {"location": "/s", "credentials": {"env": ["AKIAIOSFODNN7EXAMPLE", "B"]}}},
+    {"store": {"location": "/s", "credentials": {"env": ["DO801QWERTYUIOP23456", "B"]}}},
     {"store": {"location": "/s", "credentials": {"env": "A"}}},
     {"store": {"location": "/s", "credentials": {"systemd": "../shadow"}}},
     {"store": {"location": "/s", "credentials": {"secret_key": "x"}}},

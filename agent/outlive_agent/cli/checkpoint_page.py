@@ -90,11 +90,12 @@ def print_checkpoint(printer: Printer, manifest: Manifest, table: TensorTable, *
     """One checkpoint in detail."""
     printer.say(f"{manifest.run}, step {manifest.step:,} of life {manifest.life}", style="bold")
     blobs = set(manifest.blobs())
-    own = sum(blob.bytes for blob in blobs if blob.home == manifest.id)
-    objects = count_text(len(blobs), "object")
+    stored, new = sum(blob.bytes for blob in blobs), _new_bytes(manifest)
+    objects = f"{count_text(len(blobs), 'object')} of {bytes_text(stored)}"
     facts = [
         ("saved", f"{printer.moment(manifest.created_at)} ({manifest.reason})"),
-        ("size", f"{bytes_text(manifest.total_bytes)} in {objects}, {bytes_text(own)} of it new"),
+        ("size", f"{bytes_text(manifest.total_bytes)} of tensors"),
+        ("stored", f"{objects}, {'all' if new == stored else bytes_text(new)} new"),
     ]
     if manifest.epoch is not None:
         facts.append(("epoch", str(manifest.epoch)))
@@ -150,12 +151,17 @@ def _manifest_json(manifest: Manifest) -> dict[str, object]:
         "reason": manifest.reason,
         "created_at": iso_text(manifest.created_at),
         "bytes": manifest.total_bytes,
-        "new_bytes": sum(blob.bytes for blob in set(manifest.blobs()) if blob.home == manifest.id),
+        "new_bytes": _new_bytes(manifest),
         "parent": None if parent is None else {"life": parent.life, "step": parent.step},
         "metrics": {name: _finite(value) for name, value in manifest.metrics.items()},
         "environment": dict(manifest.environment),
         "ranks": len(manifest.parts),
     }
+
+
+def _new_bytes(manifest: Manifest) -> int:
+    """What had to be sent for this checkpoint, table and values included."""
+    return sum(blob.bytes for blob in set(manifest.blobs()) if blob.home == manifest.id)
 
 
 def _finite(value: float) -> float | str:

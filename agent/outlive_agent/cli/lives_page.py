@@ -144,8 +144,9 @@ def _restored(event: Event) -> str:
 
 def _notice(event: Event) -> str:
     what = "reclaim announced" if words(event, "kind") == "reclaim" else "early save asked for"
-    left = "" if number(event, "seconds_left") is None else f", {_seconds(event, 'seconds_left')} left"
-    return f"{what} by {words(event, 'source')}{left}"
+    left = number(event, "seconds_left")
+    time = "" if left is None else f", {duration_text(left)} left" if left > 0 else ", no time left"
+    return f"{what} by {words(event, 'source')}{time}"
 
 
 def _ended(event: Event) -> str:

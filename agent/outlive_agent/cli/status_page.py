@@ -14,7 +14,7 @@ _SILENT_SECONDS = 30
 def print_status(printer: Printer, agents: Sequence[Status], *, run: str | None) -> None:
     """Those that live; those that went without a word; or that there is none."""
     living = [agent for agent in agents if alive(agent)]
-    gone = [agent for agent in agents if not alive(agent) and agent.phase != "ended"]
+    gone = _without_successor(agents, living)
     for number, agent in enumerate(living):
         if number:
             printer.say()
@@ -26,6 +26,15 @@ def print_status(printer: Printer, agents: Sequence[Status], *, run: str | None)
     if not living and not gone:
         what = "No agent is running here" if run is None else f"No agent of {run} is running here"
         printer.say(f"{what}. Begin with: outlive exec -- python train.py")
+
+
+def _without_successor(agents: Sequence[Status], living: Sequence[Status]) -> list[Status]:
+    """The last agent of each run that went without a word and that no other has followed."""
+    newest: dict[tuple[str, str], Status] = {}
+    for agent in sorted(agents, key=lambda agent: agent.written_at):
+        newest[agent.run, agent.store] = agent
+    followed = {(agent.run, agent.store) for agent in living}
+    return [last for run, last in newest.items() if run not in followed and last.phase != "ended"]
 
 
 def status_json(agent: Status) -> dict[str, object]:

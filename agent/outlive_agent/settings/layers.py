@@ -22,7 +22,7 @@ class Layers:
         """Lay a whole document over what is there."""
         store, new = self.content.get("store"), document.get("store")
         if isinstance(store, Mapping) and isinstance(new, Mapping) and _elsewhere(store, new):
-            self._drop(("store",))
+            self._drop("store")
         self._merge(self.content, document, ())
         self.origins.update(origins)
 
@@ -41,19 +41,15 @@ class Layers:
             if isinstance(value, Mapping) and isinstance(under, dict):
                 self._merge(under, value, (*path, key))
                 continue
-            self._drop_origins((*path, key))
             copy: dict[str, object] = {}
             below[key] = value
             if isinstance(value, Mapping):
                 self._merge(copy, value, (*path, key))
                 below[key] = copy
 
-    def _drop(self, path: tuple[str]) -> None:
-        self.content.pop(path[0], None)
-        self._drop_origins(path)
-
-    def _drop_origins(self, path: KeyPath) -> None:
-        for known in [known for known in self.origins if known[: len(path)] == path]:
+    def _drop(self, key: str) -> None:
+        del self.content[key]
+        for known in [known for known in self.origins if known[:1] == (key,)]:
             del self.origins[known]
 
 

@@ -103,10 +103,13 @@ def test_an_agent_that_was_killed_is_not_said_to_run(cli: Cli, place: Path) -> N
     """A status file outlives its agent; then the answer is when and where it was last seen."""
     write(place / "runtime" / "outlive" / "a", pid=dead_pid())
     write(place / "runtime" / "outlive" / "b", pid=dead_pid(), run="done", phase="ended")
+    write(place / "runtime" / "outlive" / "c", pid=dead_pid(), written_at="2026-11-30T00:00:00.000Z", step=1)
     lines = cli("status").out.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("gpt, life 3, is gone without a word at step 1,204; last seen ")
-    assert [agent["alive"] for agent in cli("status", "--json").json["agents"]] == [False, False]
+    assert [agent["alive"] for agent in cli("status", "--json").json["agents"]] == [False] * 3
+    write(place / "runtime" / "outlive" / "d")
+    assert "gone" not in cli("status").out
 
 
 def test_status_of_one_run(cli: Cli, place: Path) -> None:

@@ -116,6 +116,14 @@ def test_show_tells_what_a_checkpoint_holds(cli: Cli, gpt: ObjectStore, name: st
     assert answer["parent"] == {"life": 1, "step": 300}
 
 
+def test_a_step_that_two_lives_saved(cli: Cli, gpt: ObjectStore) -> None:
+    """A step alone means the checkpoint that a resume would prefer; with its life, that one and no other."""
+    begin(gpt, back_to=CheckpointId(1, 300)).commit(snapshot(400, b"again"))
+    assert cli("show", "gpt@400", "--json").json["life"] == 4
+    assert cli("show", "gpt@2-400", "--json").json["life"] == 2
+    assert cli("show", "gpt@3-400").code == 1
+
+
 def test_show_without_a_step_means_the_newest(cli: Cli, gpt: ObjectStore) -> None:
     """A run alone stands for the checkpoint that it would resume from."""
     assert cli("show", "gpt", "--json").json["step"] == 500
