@@ -38,8 +38,10 @@ from outlive_agent.training import Training
 from outlive_agent.verdict import Cause, Facts, code_text, judge
 from outlive_agent.watch import Watch
 
-TICK_SECONDS = 1.0
+TICK_SECONDS = 2.0
 """The longest sleep: how old the status may be, and how late a lost event is made up for."""
+BUSY_TICK_SECONDS = 1.0
+"""The same while bytes move."""
 FIRST_STEP_SECONDS = 0.1
 """The same while the first step is awaited, whose time is recorded."""
 LAST_WORDS_SECONDS = 5.0

@@ -84,7 +84,7 @@ class Record:
             return
         self.reached_step = max(self.reached_step, held.step)
         self._resumed_from = (held.life, held.step)
-        size = event.parent.total_bytes if event.parent is not None else held.bytes
+        size = held.bytes + len(held.notes.table) + len(held.notes.values)
         self._journal.info(
             f"restored {step_text(held.step)} (life {held.life}) from {held.source} "
             f"in {duration_text(event.seconds)}, {bytes_text(size)}"

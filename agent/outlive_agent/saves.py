@@ -141,7 +141,7 @@ class Saves:
         totals.checkpoints += 1
         totals.sent_bytes += committed.sent_bytes
         totals.saved_step, totals.seconds = held.step, committed.seconds
-        totals.bytes = committed.manifest.total_bytes
+        totals.bytes = sum(blob.bytes for blob in committed.manifest.blobs())
         again = " (saves work again)" if self.pace.failures else ""
         self.problem = None
         self.pace.saved()

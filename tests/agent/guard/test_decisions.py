@@ -1,0 +1,126 @@
+"""The small pure parts of the guard: pace, end game, restarts, verdict."""
+
+from datetime import timedelta
+
+import pytest
+
+from outlive_agent.endgame import EndGame
+from outlive_agent.exits import Exit
+from outlive_agent.pace import Pace
+from outlive_agent.planner import Figures
+from outlive_agent.restarts import Restarts
+from outlive_agent.settings.values import Every
+from outlive_agent.verdict import Facts, judge
+
+
+def test_pace_counts_from_the_last_snapshot() -> None:
+    """An interval in seconds begins anew with every snapshot, whatever it was taken for."""
+    pace = Pace(Every(duration=timedelta(seconds=30)))
+    assert pace.due_at(Figures()) is None
+    pace.started(100)
+    assert pace.due_at(Figures()) == 130
+    pace.taken(120)
+    assert pace.due_at(Figures()) == 150
+
+
+def test_pace_of_steps_is_the_trainers() -> None:
+    """Where steps decide the agent asks for nothing, except after a failure."""
+    pace = Pace(Every(steps=10))
+    pace.started(100)
+    assert pace.due_at(Figures()) is None
+    assert pace.failed(200) == 5
+    assert pace.due_at(Figures()) == 205
+
+
+def test_pace_grows_patient() -> None:
+    """Failures in a row are tried again ever later, and a save that succeeds ends that."""
+    pace = Pace(Every(duration=timedelta(hours=1)))
+    pace.started(0)
+    assert [pace.failed(0) for _ in range(8)] == [5, 10, 20, 40, 80, 160, 300, 300]
+    pace.taken(7)
+    pace.saved()
+    assert pace.failures == 0
+    assert pace.due_at(Figures()) == 3607
+
+
+def test_endgame_escalates_once() -> None:
+    """A trainer that does not stop is sent SIGTERM after the grace period, SIGKILL later, each once."""
+    end = EndGame(30)
+    assert end.escalate(1000) is None
+    end.ask("signal", 1000)
+    assert end.escalate(1029) is None
+    assert [end.escalate(1030), end.escalate(1031), end.escalate(1034)] == ["terminate", None, None]
+    assert [end.escalate(1035), end.escalate(2000)] == ["kill", None]
+    assert end.next_at() is None
+
+
+def test_endgame_keeps_the_first_cause() -> None:
+    """A second wish to stop neither moves the clock nor renames the cause."""
+    end = EndGame(30)
+    end.ask("notice", 1000)
+    end.ask("signal", 1020)
+    assert (end.cause, end.next_at()) == ("notice", 1030)
+
+
+def test_endgame_hurry() -> None:
+    """Somebody who will not wait gets the kill at once."""
+    end = EndGame(3600)
+    end.ask("interrupt", 1000)
+    end.hurry(1001)
+    assert end.escalate(1001) == "kill"
+
+
+def test_endgame_takes_the_more_urgent_plan() -> None:
+    """A second notice can make the stop earlier, not later."""
+    end = EndGame(30)
+    end.plan(deadline=500, stop_at=400)
+    end.plan(deadline=900, stop_at=800)
+    assert (end.deadline, end.stop_at) == (500, 400)
+    end.plan(deadline=300, stop_at=200)
+    assert (end.due(199), end.due(200)) == (False, True)
+
+
+def test_restarts_count_crashes_in_a_row() -> None:
+    """A checkpoint between two crashes begins the count anew."""
+    restarts = Restarts(2)
+    assert [restarts.again(10), restarts.again(10), restarts.again(10)] == [True, True, False]
+    assert restarts.again(20)
+    assert not Restarts(0).again(None)
+
+
+_FACTS = {
+    "attached": True,
+    "superseded": False,
+    "cause": None,
+    "outcome": None,
+    "child_code": 0,
+    "reached_step": 20,
+    "saved_step": 20,
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "outcome"),
+    [
+        ({"outcome": "finished"}, Exit.FINISHED, "finished"),
+        ({"outcome": "finished", "saved_step": 10}, Exit.SAVE_FAILED, "save-failed"),
+        ({"outcome": "finished", "child_code": 1}, Exit.FAILED, "failed"),
+        ({"outcome": "stopped", "child_code": 75}, Exit.RESUME, "stopped"),
+        ({"cause": "notice", "outcome": "stopped", "child_code": 75}, Exit.RESUME, "stopped"),
+        ({"cause": "signal", "child_code": -9, "saved_step": 15}, Exit.SAVE_FAILED, "save-failed"),
+        ({"outcome": "exception", "child_code": 1}, Exit.FAILED, "failed"),
+        ({"child_code": -9}, Exit.FAILED, "failed"),
+        ({"superseded": True, "child_code": 76}, Exit.SUPERSEDED, "superseded"),
+        ({"attached": False}, Exit.FINISHED, "finished"),
+        ({"attached": False, "child_code": 3}, Exit.FAILED, "failed"),
+        ({"attached": False, "child_code": -15, "cause": "signal"}, Exit.RESUME, "stopped"),
+        ({"attached": False, "child_code": None, "cause": "signal"}, Exit.RESUME, "stopped"),
+    ],
+)
+def test_verdict(facts: "dict[str, object]", code: Exit, outcome: str) -> None:
+    """Each way to end has its code, its word, and the steps that were lost."""
+    verdict = judge(Facts(**{**_FACTS, **facts}))  # type: ignore[arg-type]
+    assert (verdict.exit, verdict.outcome) == (code, outcome)
+    if "saved_step" in facts:
+        assert verdict.steps_lost > 0
+        assert "lost" in verdict.text
