@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = Path("/etc/outlive/outlive.yaml")
 AT_MOST = 1 << 20
+DEFAULT_ORIGIN = "the default"
 
 _FLAGS: dict[str, tuple[str, ...]] = {
     "run": ("run",),
@@ -108,11 +109,17 @@ def open_configured_store(
     *,
     on_retry: "Callable[[Retry], None] | None" = None,
 ) -> "ObjectStore":
-    """The object store, with its credentials. ``ConfigError`` where they can't be had."""
+    """The object store, with its credentials. ``ConfigError`` where they can't be had.
+
+    For an agent (a ``Config``) the place of the local default is made: a new account has no ~/.local/share. Any
+    other directory that is missing may be a disk that isn't mounted.
+    """
     from outlive.objects.location import open_store  # late: boto3 costs a third of a second and 30 MB
     from outlive_agent.settings.credentials import credentials_for
 
     store = settings.store if isinstance(settings, Config) else settings
+    if isinstance(settings, Config) and store.origin == DEFAULT_ORIGIN:
+        _make_above(Path(store.location))
     return open_store(
         store.location,
         credentials=credentials_for(store, environ),
@@ -130,6 +137,15 @@ def default_location(environ: Mapping[str, str]) -> str:
         Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".local" / "share"
     )
     return str(root / "outlive")
+
+
+def _make_above(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{path.parent}: {(error.strerror or str(error)).lower()}", hint="name another place with --store"
+        ) from None
 
 
 def _put_file(layers: Layers, path: Path, *, section: str | None = None) -> Problems:
@@ -152,7 +168,7 @@ def _put_file(layers: Layers, path: Path, *, section: str | None = None) -> Prob
 def _put_defaults(layers: Layers, environ: Mapping[str, str]) -> None:
     store, training = layers.content.get("store"), layers.content.get("training")
     if not isinstance(store, Mapping) or "location" not in store:
-        layers.put_value(("store", "location"), default_location(environ), "the default")
+        layers.put_value(("store", "location"), default_location(environ), DEFAULT_ORIGIN)
     if (
         "run" not in layers.content
         and isinstance(training, Mapping)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outlive.errors import ConfigError
+from outlive.errors import ConfigError, NoBucket
 from outlive.objects.credentials import Credentials
 from outlive_agent import config
 from outlive_agent.settings.credentials import credentials_for
@@ -38,6 +38,21 @@ def test_exec_needs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert made.save.every.auto
     assert made.training is not None
     assert made.training.command == ("python", "train.py")
+
+
+def test_a_new_account_has_a_place_for_its_store(tmp_path: Path) -> None:
+    """The default store works on an account that has no ~/.local yet; one that was named is not made."""
+    environ = {"HOME": str(tmp_path / "me")}
+    made = config.for_exec(Namespace(command=["a"]), environ)
+    config.open_configured_store(made, environ).put("a", b"b")
+    assert (tmp_path / "me" / ".local" / "share" / "outlive" / "a").read_bytes() == b"b"
+    named = config.for_exec(Namespace(command=["a"], store=str(tmp_path / "no" / "such")), environ)
+    with pytest.raises(NoBucket):
+        config.open_configured_store(named, environ).put("a", b"b")
+    (tmp_path / "you").write_text("")
+    blocked = config.for_exec(Namespace(command=["a"]), {"HOME": str(tmp_path / "you")})
+    with pytest.raises(ConfigError, match="not a directory"):
+        config.open_configured_store(blocked, environ)
 
 
 def test_an_argument_wins_over_environment_over_file(filed: str) -> None:

@@ -110,6 +110,7 @@ def _list_runs(args: argparse.Namespace) -> int:
     from outlive.store.runs import runs, summarize
     from outlive_agent.cli.places import open_place, settings_for
     from outlive_agent.cli.runs_page import print_runs, run_json
+    from outlive_agent.config import DEFAULT_ORIGIN
 
     settings = settings_for(args, args.what)
     store = open_place(settings)
@@ -117,7 +118,7 @@ def _list_runs(args: argparse.Namespace) -> int:
     try:
         names = list(runs(store))
     except NoBucket:
-        if settings.origin != "the default":
+        if settings.origin != DEFAULT_ORIGIN:
             raise
         names = []  # nobody has begun yet: that is no error
     each(names, lambda name: summaries.update({name: summarize(store, name)}), workers=workers_for(store))

@@ -3,12 +3,10 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
 
 from outlive.store.retention import Keep
 from outlive_agent.units import duration_text
 
-KeepSettings: TypeAlias = Keep
 PROVIDERS = ("auto", "none")
 """``auto`` finds out where it runs; ``none`` asks no metadata server."""
 
