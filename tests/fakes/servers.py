@@ -115,7 +115,7 @@ def _rclone(folder: Path) -> Iterator[Server]:
     command = [
         str(Path(sys.executable).with_name("rclone")),
         *("serve", "s3", "--addr", f"127.0.0.1:{port}", "--config", str(folder / "rclone.conf")),
-        *("--vfs-cache-mode", "off", str(data)),  # no --dir-cache-time 0s: its timer then never rests
+        *("--vfs-cache-mode", "off", "--dir-cache-time", "1s", str(data)),  # with 0s its timer never rests
     ]
     with _running(command, folder, port, RCLONE_AUTH_KEY=f'"AKTEST,{secret}"') as program:
         yield Server(

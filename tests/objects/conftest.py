@@ -13,6 +13,7 @@ from outlive.objects.interface import ObjectStore
 from outlive.objects.local import LocalStore
 from outlive.objects.memory import MemoryStore
 from outlive.objects.presets import Endpoint
+from outlive.objects.retry import Retrying
 from outlive.objects.s3 import S3Store
 
 STORES = ("memory", "local", "moto", "rclone", "rgw")
@@ -38,7 +39,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
         yield LocalStore(tmp_path / "store")
     else:
         bucket = s3_store(shared(cast("Kind", request.param)))
-        yield bucket
+        yield Retrying(bucket)  # rclone stumbles over writers at the same moment
         bucket.close()
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from outlive.errors import AlreadyExists, Damaged, NotFound, StoreError
 from outlive.objects.interface import ObjectStore
 from outlive.objects.probe import probe
-from outlive.objects.retry import Retrying
 
 MIB = 1024 * 1024
 BAD_KEYS = [
@@ -108,7 +107,7 @@ def test_create_only_has_one_winner(store: ObjectStore, size: int) -> None:
 def test_the_probe_agrees_with_what_is_declared(store: ObjectStore) -> None:
     """The probe finds what the store's limits say, tells the store so, and leaves nothing behind."""
     declared = store.limits
-    found = probe(Retrying(store))
+    found = probe(store)
     assert (found.create_only, found.lists_at_once, found.deletes) == (declared.create_only, True, True)
     assert store.limits == declared
     assert keys_of(store) == []

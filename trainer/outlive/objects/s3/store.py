@@ -115,19 +115,19 @@ class S3Store:
         while True:
             with self._naming(prefix):
                 page = self._page(prefix, seen)
-            last = seen
-            for info in self._infos(page):
-                if info.key > seen:  # a server that ignores StartAfter
-                    yield info
-                last = max(last, info.key)
+            start = seen
+            for info in sorted(self._infos(page), key=lambda info: info.key):
+                if info.key > seen:  # some servers repeat keys, or ignore where to start
+                    seen = info.key
+                    if not seen.endswith("/"):  # web consoles mark folders so
+                        yield info
             if not page.get("IsTruncated"):
                 return
-            if last <= seen:
-                raise Unavailable(
+            if seen == start:
+                raise StoreError(
                     f"{self.location}: the listing of {prefix!r} stands still at {seen!r}",
-                    hint="this server can't list more than a page; use another store",
+                    hint="this server can't list more than one page; use another store",
                 )
-            seen = last
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -214,8 +214,7 @@ class S3Store:
     def _infos(self, page: "ListObjectsV2OutputTypeDef") -> Iterator[ObjectInfo]:
         for item in page.get("Contents", []):
             key = item["Key"][len(self._prefix) :]
-            if key and not key.endswith("/"):  # web consoles mark folders so
-                yield ObjectInfo(key=key, size=item["Size"], modified=item["LastModified"])
+            yield ObjectInfo(key=key, size=item["Size"], modified=item["LastModified"])
 
     def _delete(self, keys: Sequence[str]) -> None:
         if len(keys) > 1 and self._batches is not False:
