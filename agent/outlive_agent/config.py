@@ -111,7 +111,7 @@ def open_configured_store(
 ) -> "ObjectStore":
     """The object store, with its credentials. ``ConfigError`` where they can't be had.
 
-    For an agent (a ``Config``) the place of the local default is made: a new account has no ~/.local/share. Any
+    For an agent (a ``Config``) the place of the local default is made: a new account has none. Any
     other directory that is missing may be a disk that isn't mounted.
     """
     from outlive.objects.location import open_store  # late: boto3 costs a third of a second and 30 MB
