@@ -121,9 +121,7 @@ class Requests:
         if self._saving.link.refused is not None:
             say(f"Error: {self._saving.link.refused.message}")
             self._leave(EXIT_SUPERSEDED)
-        if safe:
-            say(f"stopped after step {step}; the same command goes on from there")
-        else:
+        if not safe:
             say(f"stopped after step {step}, which is not saved: {self._saving.failure()}")
         self._leave(EXIT_RESUME if safe else EXIT_SAVE_FAILED)
 

@@ -170,20 +170,16 @@ class Run:
         for name, target in objects.items():
             if name not in values:
                 self._tracked.add(name, target)
-        welcome = self._saving.link.welcome
         if given is None:
             self.state = State(values)
-            say(f"run {welcome.run}, life {welcome.life}: nothing to resume from, starting at step 0")
+            began = "nothing to resume from, starting at step 0"
         else:
             self._restore(Resume(given), objects, values)
-            reasons = self._set_rng() + (self._resume.doubts() if self._resume else [])
-            packet = given.packet
-            say(
-                f"run {welcome.run}, life {welcome.life}: resumed at step {self._steps} "
-                f"from {packet.source} in {packet.seconds:.1f} s"
-            )
-            if reasons:
-                say(f"this resume may not be bit-exact: {'; '.join(reasons)}")
+            began = f"resumed at step {self._steps} from {given.packet.source}"
+            self._doubt()
+        welcome = self._saving.link.welcome
+        if welcome.mode == "daemon":  # the others share our terminal, and say it themselves
+            say(f"run {welcome.run}, life {welcome.life}: {began}")
         self._saving.step = self._steps
         self._saving.link.page.boundary(self._steps, now_ns=0, epoch=None, step_ns=0)
 
@@ -198,6 +194,11 @@ class Run:
         self._steps = resume.steps
         self.restored_from = resume.checkpoint
         self._resume = resume
+
+    def _doubt(self) -> None:
+        reasons = [] if self._resume is None else self._set_rng() + self._resume.doubts()
+        if reasons:
+            say(f"this resume may not be bit-exact: {'; '.join(reasons)}")
 
     def _capture(self) -> dict[str, Any]:
         return {
