@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Literal
 
 from outlive.objects.location import open_store
-from outlive.store.fetch import fetch, verify
+from outlive.store.fetch import fetch
 from outlive.store.layout import CheckpointId
 from outlive.store.newest import checkpoints, read_manifest
+from outlive.store.verify import verify
 
 Victim = Literal["trainer", "agent", "both"]
 
@@ -124,8 +125,8 @@ def check(store: Path, run: str, journal: Path, tally: Tally) -> None:
         )
     if found:
         report = verify(opened, read_manifest(opened, run, found[0]))
-        tally.bytes_checked += report.bytes_checked
-        tally.problems += [f"{run} {found[0]}: {problem}" for problem in report.problems]
+        tally.bytes_checked += report.bytes
+        tally.problems += [f"{run} {found[0]}: {problem.key}: {problem.message}" for problem in report.problems]
 
 
 def end_state(store: Path, run: str) -> tuple[CheckpointId, bytes, object]:
