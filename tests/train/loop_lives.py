@@ -1,7 +1,7 @@
 """Runs a small training script once without a break, and again in lives that begin at each of its boundaries.
 
-A script is a function of a `Life`. What it draws, what it gets and where the global generators stand is written
-down at each boundary; the lives after a break must write down what the unbroken one did.
+A script is a function of a `Life`. What it draws, what it gets and where the global generators stand is
+written down at each boundary; the lives after a break must write down what the unbroken one did.
 """
 
 import hashlib
@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 
 import numpy
 import torch
-from outlive.train import rng, values, values_read
-from outlive.train.loops import Loops
 from torch import Tensor
 from torch.utils.data import Dataset
+
+from outlive.train import rng, values, values_read
+from outlive.train.loops import Loops
 
 Script: TypeAlias = "Callable[[Life], None]"
 Lines: TypeAlias = list[str]
@@ -86,10 +87,17 @@ class Life:
         return self
 
     def _boundary(self) -> None:
-        self.saved.append(Saved(plain(self.loops.state()), rng.capture(), self.steps, len(self.lines)))
+        self.saved.append(Saved(self.state(), rng.capture(), self.steps, len(self.lines)))
         self._boundaries += 1
         if self._boundaries == self._break_after:
             raise Broken
+
+    def _state(self) -> bytes:
+        return plain(self.loops.state())
+
+    def state(self) -> bytes:
+        """As a checkpoint holds it."""
+        return plain(self.loops.state())
 
     def _continue(self) -> None:
         assert self._saved is not None
@@ -105,7 +113,7 @@ def unbroken(script: Script, *, workers: int = 0) -> Life:
 def check(
     script: Script, *, workers: int = 0, later: int | None = None, places: Iterable[int] | None = None
 ) -> Life:
-    """Break the script at each boundary, or at `places`; the next life, with `later` workers, must write the rest."""
+    """Break the script at each boundary, or at `places`: a life with `later` workers must write the rest."""
     whole = unbroken(script, workers=workers)
     assert whole.lines
     for place in range(len(whole.saved)) if places is None else places:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from outlive.errors import ConfigError
 from torch import Tensor
 from torch.utils.data import (
     BatchSampler,
@@ -24,6 +23,8 @@ from torch.utils.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+
+from outlive.errors import ConfigError
 from train.loop_lives import Life, Noisy, check, unbroken
 
 Make = Callable[[], Any]
@@ -119,7 +120,7 @@ class OwnNoise(Dataset[Tensor]):
     def __init__(self) -> None:
         self.rng = numpy.random.default_rng(1)
         self.transforms = [partial(self.shift, numpy.random.RandomState(2))]
-        self.more = {"python": random.Random(3), "torch": generator(4)}
+        self.more: dict[str, Any] = {"python": random.Random(3), "torch": generator(4)}
 
     def shift(self, noise: numpy.random.RandomState, value: float) -> float:
         """An augmentation."""
@@ -130,8 +131,8 @@ class OwnNoise(Dataset[Tensor]):
 
     def __getitem__(self, index: int) -> Tensor:
         value = self.transforms[0](index + float(self.rng.standard_normal()))
-        drawn = torch.rand((), generator=self.more["torch"]).item()  # type: ignore[arg-type]
-        return torch.tensor([index, value, self.more["python"].random(), drawn], dtype=torch.float64)  # type: ignore[union-attr]
+        drawn = torch.rand((), generator=self.more["torch"]).item()
+        return torch.tensor([index, value, self.more["python"].random(), drawn], dtype=torch.float64)
 
 
 class Many(Noisy):
@@ -148,7 +149,7 @@ def noisy_collate(batch: list[Tensor]) -> Tensor:
 
 
 class Stream(IterableDataset[Tensor]):
-    """Shuffles in a buffer with the global generators, and has one of its own that goes on from epoch to epoch."""
+    """Shuffles in a buffer with the global generators, and has one of its own that goes on over epochs."""
 
     def __init__(self) -> None:
         self.rng = random.Random(11)
@@ -191,6 +192,30 @@ class StatefulStream(IterableDataset[Tensor]):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Its position back."""
         self.position = state["position"]
+
+
+class StatefulLoader:
+    """Shuffles, and says where it is: the rest of its order."""
+
+    def __init__(self) -> None:
+        self.rest: list[int] = []
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.rest:
+            self.rest = torch.randperm(5).tolist()
+        while self.rest:
+            yield torch.tensor([self.rest.pop(), random.random()])
+
+    def __len__(self) -> int:
+        return 5
+
+    def state_dict(self) -> dict[str, list[int]]:
+        """What is left."""
+        return {"rest": self.rest}
+
+    def load_state_dict(self, state: dict[str, list[int]]) -> None:
+        """What is left."""
+        self.rest = list(state["rest"])
 
 
 class OwnLoader(DataLoader[Any]):
@@ -245,6 +270,7 @@ OTHERS: dict[str, Make] = {
     "stream, drop_last": of(Stream, batch_size=3, drop_last=True),
     "stream, no batches": of(Stream, batch_size=None),
     "stateful stream": of(StatefulStream, batch_size=2),
+    "stateful loader": StatefulLoader,
     "own loader": lambda: OwnLoader(Noisy(), batch_size=4, shuffle=True),
     "own loader, generator": lambda: OwnLoader(Noisy(), batch_size=4, shuffle=True, generator=generator()),
     "list": lambda: [torch.zeros(2), torch.ones(2), torch.full((2,), 2.0)],
@@ -257,7 +283,7 @@ OTHERS: dict[str, Make] = {
 
 @pytest.mark.parametrize("kind", MAPS)
 def test_a_loader_goes_on_at_every_boundary(kind: str) -> None:
-    """Without workers: the same batches, the same augmentations, the same global generators at every boundary."""
+    """Without workers: the same batches, augmentations and global generators at every boundary."""
     check(two_epochs(MAPS[kind]))
 
 
@@ -342,7 +368,7 @@ def test_no_data_is_read_again() -> None:
 
 
 def test_a_stateful_stream_reads_nothing_again() -> None:
-    """An iterable data set that has a state_dict is set to its place; another is read again, and the user told."""
+    """An iterable data set with a state_dict is set to its place; another is read again, and that said."""
     data = StatefulStream()
 
     def script(life: Life) -> None:
@@ -364,13 +390,13 @@ def test_the_users_loader_is_not_touched() -> None:
     """Its attributes stay as they were, and it can be iterated beside."""
     loader = DataLoader(Noisy(), batch_size=4, shuffle=True)
     before = dict(vars(loader))
-    unbroken(lambda life: [life.step(batch) for batch in life.batches(loader)] and None)
+    unbroken(lambda life: life.step(*life.batches(loader)))
     assert dict(vars(loader)) == before
     assert len(list(loader)) == 3
 
 
 def test_random_data_does_not_disturb_the_training() -> None:
-    """The global generators stand where they stand with data that draws nothing: one number is drawn for a loop."""
+    """The global generators stand where they do with data that draws nothing: a loop draws one number."""
 
     class Still(Noisy):
         def __getitem__(self, index: int) -> Tensor:
@@ -416,7 +442,7 @@ def test_one_shot_iterators_are_refused() -> None:
 def test_out_of_order_workers_are_put_in_order() -> None:
     """Which batches were seen must not depend on speed; the user is told."""
     loader = DataLoader(Noisy(), batch_size=4)
-    loader.in_order = False  # type: ignore[attr-defined]
+    loader.in_order = False
     life = unbroken(lambda life: life.step(*life.batches(loader)))
     assert life.said == ["in_order=False is not kept: the batches would depend on which worker is faster"]
 

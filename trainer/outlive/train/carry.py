@@ -168,7 +168,8 @@ def holders_of(loader: DataLoader[Any]) -> dict[str, Any]:
             if hasattr(holder, "__dict__") and not any(holder is known for known in holders.values()):
                 holders[name] = holder
                 below += [
-                    (f"{name}/{inner}", _attributes(holder).get(inner)) for inner in ("batch_sampler", "sampler")
+                    (f"{name}/{inner}", _attributes(holder).get(inner))
+                    for inner in ("batch_sampler", "sampler")
                 ]
         level = below
     return holders

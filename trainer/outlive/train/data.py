@@ -137,7 +137,7 @@ class MapFeed(Feed):
                 generators.put(generator, state)
 
     def close(self, *, settle: int | None = None) -> None:
-        self._rebuilt.close()
+        self._rebuilt.close(self._tools.workers)
         ahead = settle is not None and self._rebuilt.indices.drawn > settle
         if ahead and settle is not None and digest(self.carry.capture()) != digest(self._began):
             self.carry.put(self._began)
@@ -179,7 +179,7 @@ class StreamFeed(Feed):
         return {"state": copy.deepcopy(self.data.dataset.state_dict()), "ended": ended}  # type: ignore[attr-defined]
 
     def close(self, *, settle: int | None = None) -> None:
-        self._rebuilt.close()
+        self._rebuilt.close(self._tools.workers)
 
 
 class ReplayFeed(Feed):
@@ -192,19 +192,33 @@ class ReplayFeed(Feed):
         self._items: Iterator[Any] | None = None
 
     def _open(self, done: int, place: Any) -> None:
-        made = self.data if hasattr(self.data, "__iter__") else self.data()
         loads = self._states and place is not None
-        if loads:
+        over = loads and self._is_all(done)
+        if loads and not (over and isinstance(self.data, DataLoader)):
             self.data.load_state_dict(place)
+        if over:
+            return  # the state says the end, or the next beginning: iterating might give all of it once more
+        made = self.data if hasattr(self.data, "__iter__") else self.data()
         self._number = done if loads else 0
         self._items = self._tools.workers.open(made)
+        self._started = False
         if not loads:
             self._drop(done)
+
+    def _is_all(self, done: int) -> bool:
+        try:
+            return done >= self.length()
+        except TypeError:
+            return False
 
     def _next(self) -> Any:
         if self._items is None:
             raise StopIteration
-        return next(self._items)
+        if self._started:
+            return next(self._items)
+        self._started = True
+        with self._tools.workers.starting(self.data):  # a loader that is a generator starts them here
+            return next(self._items)
 
     def place(self) -> Any:
         try:

@@ -20,7 +20,7 @@ from torch.utils.data import (
 
 from outlive.train.carry import TORCH_SAMPLERS
 from outlive.train.randomness import mix
-from outlive.train.worker import SeededDataset, SeededStream, Shield, Workers, end_survivors
+from outlive.train.worker import SeededDataset, SeededStream, Shield, Workers
 
 
 class Indices(Iterator[tuple[int, Any]]):
@@ -95,12 +95,11 @@ class Rebuilt:
             raise StopIteration
         return next(self._batches)
 
-    def close(self) -> None:
+    def close(self, workers: Workers) -> None:
         """End the loop; its workers too, unless they are to persist."""
-        processes = list(getattr(self._batches, "_workers", ()))
-        self._batches = None
+        batches, self._batches = self._batches, None
         if not self._persistent:
-            end_survivors(processes)
+            workers.end(batches)
 
 
 class Kept:

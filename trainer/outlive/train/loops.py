@@ -3,8 +3,9 @@
 What is exact for which kind of data is said in `data`; how a loop is found again, in `position`. The batch
 after those that the script was given is the first that the next life gets, whatever was fetched ahead: so let
 no thread of your own take batches early, and let `run.step()` be the last thing in the body, since what comes
-after it is not repeated. What is done between two loops is, a `run.step()` too. A count of `enumerate` begins anew in each life; one kept in `run.state` does not.
-A loop with `run.step()` inside the body of another loop over batches goes on with the outer one's next batch.
+after it is not repeated. What is done between two loops is repeated, `run.step()` too. A count of `enumerate`
+begins anew in each life; one in `run.state` does not. A loop with `run.step()` in another loop's body goes on
+with the outer one's next batch.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -73,7 +74,7 @@ class Loops:
 
     @property
     def between(self) -> bool:
-        """Whether the script is between two loops: a life that begins here does again what it did since the last."""
+        """Whether no batch is at work here: a later life does again what was done since the last loop."""
         return bool(self._scopes[0].turns) and not any(scope.busy for scope in self._scopes)
 
     @property
@@ -178,7 +179,7 @@ class Loops:
             if isinstance(loop, Loop) and loop.read_place is not None:
                 loop.inner = loop.aged = True
                 scope.inner.append(loop)
-        scope.inner += [loop for loop in turn.scope.inner if loop.outlived]
+        scope.inner += turn.scope.inner
         del self._scopes[self._scopes.index(scope) + 1 :]
         turn.inside, turn.scope = False, Scope()
         turn.epoch += 1
@@ -212,8 +213,10 @@ class Loops:
                 self._fetching = False
                 if batch is _END:
                     break
-                scope.delivered(loop)
-                loop.suspended = True
+                loop.deliver()
+                if not loop.inner and scope is self._scopes[-1]:
+                    for each in self._scopes:
+                        each.age(loop, scope)
                 yield batch
                 loop.suspended = False
             over = True

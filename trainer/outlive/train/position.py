@@ -28,9 +28,9 @@ class Loop:
     place: Any = None
     finished: bool = False
     aged: bool = False
-    """Made inside another loop's body, which has gone on since."""
+    """Made inside another loop's body, which is over."""
     outlived: bool = False
-    """And asked for batches after that: it is a companion of that loop, not a part of one body."""
+    """And asked for batches after that: it is a companion of the other, not a part of one body."""
 
     inner: bool = False
     """Made inside another loop's body."""
@@ -40,6 +40,8 @@ class Loop:
     """Saved by an earlier life, and not taken up yet."""
     suspended: bool = False
     """Its last batch is being worked on."""
+    chance: "Scope | None" = None
+    """Where the body was begun in which this may be taken up at the latest."""
     here: int = 0
     """Batches delivered in this life."""
 
@@ -47,7 +49,21 @@ class Loop:
     def begun(self) -> bool:
         return self.seed is not None and not self.finished
 
+    @property
+    def lasts(self) -> bool:
+        """Whether a later body may ask it again: one did so already, or none has had the occasion."""
+        return self.outlived or not (self.aged or (self.waiting and self.chance is not None))
+
+    def deliver(self) -> None:
+        """Note a batch that is handed out now."""
+        self.delivered += 1
+        self.here += 1
+        self.suspended = True
+        if self.aged:
+            self.outlived = True
+
     def state(self) -> Tree:
+        """Plain values."""
         place = self.place if self.read_place is None else self.read_place()
         names = ("data", "seed", "start", "delivered", "aged", "outlived")
         return {**{name: getattr(self, name) for name in names}, "place": place}
@@ -114,24 +130,23 @@ class Scope:
     def companion(self, data: str) -> Loop | None:
         """The loop of an earlier life that one made now, inside a body, goes on with; if there is one.
 
-        One that was made in the very body that was saved is gone on with in the first body only: if it was an
-        evaluation, the next one comes later, and begins afresh.
+        One that was made in the very body that was saved is gone on with in the next body only: if it was an
+        evaluation, another comes later, and begins afresh.
         """
-        first_body = all(turn.here <= 1 for turn in self.turns if isinstance(turn, Loop))
         for loop in self.inner:
-            if loop.waiting and loop.data == data and (loop.outlived or (not loop.aged and first_body)):
+            if loop.waiting and loop.data == data and (loop.outlived or not loop.aged):
                 return loop
         return None
 
-    def delivered(self, loop: Loop) -> None:
-        """Note a batch of one of the loops here."""
-        loop.delivered += 1
-        loop.here += 1
-        if loop.aged:
-            loop.outlived = True
-        if self.inner and not loop.inner:
-            for each in self.inner:
-                each.aged = True
+    def age(self, giver: Loop, place: "Scope") -> None:
+        """Note that the loop `giver` of the scope `place` begins a body. What others made is aged now.
+
+        What an earlier life has made is so only at the second body of this life, when it has had its chance.
+        """
+        for loop in self.inner:
+            if not loop.waiting or (loop.chance is not None and (giver.here > 1 or place is not loop.chance)):
+                loop.aged = True
+            loop.chance = place
 
     def last_turn(self) -> Loop | Epochs | None:
         """After which turn the script goes on, if none of them is in the middle."""
@@ -150,10 +165,7 @@ class Scope:
                 turns[-1] += 1
             else:
                 turns.append(1)
-        return {
-            "turns": turns,
-            "inner": [loop.state() for loop in self.inner if loop.outlived or not loop.aged],
-        }
+        return {"turns": turns, "inner": [loop.state() for loop in self.inner if loop.lasts]}
 
 
 def read_scope(tree: Tree) -> Scope:

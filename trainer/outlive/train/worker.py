@@ -77,7 +77,7 @@ class SeededStream(IterableDataset[Any]):
     def __init__(self, dataset: Iterable[Any]) -> None:
         self.dataset = dataset
         self.ended = False
-        """Whether it has given its last item, in this process. Its own state may say the next pass's start then."""
+        """Whether it has given its last item in this process; its own state may say something else then."""
         self.seed = multiprocessing.RawValue("Q", 0)  # shared, since persistent workers hold a copy of this
 
     def __iter__(self) -> Iterator[Any]:
@@ -118,25 +118,50 @@ class Workers:
 
     def __init__(self) -> None:
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._strays: set[Any] = set()
         self._pid = os.getpid()
         _OPEN.add(self)
 
     def open(self, loader: Any) -> Iterator[Any]:
         """`iter(loader)`, during which no signal can reach a worker before it is shielded."""
-        if not getattr(loader, "num_workers", 0):
-            return iter(loader)
-        with _signals_deferred(getattr(loader, "multiprocessing_context", None)):
+        with self.starting(loader):
             iterator: Iterator[Any] = iter(loader)
         if hasattr(iterator, "_workers"):
             self._iterators.add(iterator)
+            self._strays.difference_update(iterator._workers)
         return iterator
+
+    @contextlib.contextmanager
+    def starting(self, loader: Any) -> Iterator[None]:
+        """Around whatever may start a loader's workers, if that is not `iter` alone."""
+        if not getattr(loader, "num_workers", 0):
+            yield
+            return
+        before = set(multiprocessing.active_children())
+        try:
+            with _signals_deferred(getattr(loader, "multiprocessing_context", None)):
+                yield
+        finally:
+            now = set(multiprocessing.active_children())
+            self._strays = (self._strays & now) | (now - before)
+
+    def end(self, iterator: Any) -> None:
+        """End the workers of one iterator as torch does when it is collected, which an error can put off."""
+        if hasattr(iterator, "_workers"):
+            iterator._shutdown_workers()
+            for process in iterator._workers:
+                if process.is_alive():  # torch's last resort is SIGTERM, which they ignore
+                    process.kill()
 
     def close(self) -> None:
         """Kill them. Asking them to leave takes seconds each, and they hold nothing that anyone needs."""
         if os.getpid() == self._pid:  # a forked child must not kill the workers of its parent
             for iterator in list(self._iterators):
                 _kill(iterator)
+            with _deaf_to_children():
+                _kill_all(self._strays)
         self._iterators.clear()
+        self._strays.clear()
 
 
 _OPEN: weakref.WeakSet[Workers] = weakref.WeakSet()
@@ -149,13 +174,6 @@ def _close_all() -> None:
         workers.close()
 
 
-def end_survivors(processes: Iterable[Any]) -> None:
-    """Kill what is left of workers that torch told to leave. Its last resort is SIGTERM: they ignore it."""
-    for process in processes:
-        if process.is_alive():
-            process.kill()
-
-
 def _kill(iterator: Any) -> None:
     # Otherwise torch's SIGCHLD handler raises in the main thread, wherever that is, that a worker was killed.
     if getattr(iterator, "_worker_pids_set", False):
@@ -166,10 +184,28 @@ def _kill(iterator: Any) -> None:
     pinning = getattr(iterator, "_pin_memory_thread_done_event", None)
     if pinning is not None:
         pinning.set()
-    for process in iterator._workers:
+    _kill_all(iterator._workers)
+
+
+def _kill_all(processes: Iterable[Any]) -> None:
+    for process in processes:
         process.kill()
-    for process in iterator._workers:
+    for process in processes:
         process.join(_KILL_SECONDS)
+
+
+@contextlib.contextmanager
+def _deaf_to_children() -> Iterator[None]:
+    """Nobody hears of a child's death: torch knows these under an iterator that is out of reach."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGCHLD)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
 
 
 @contextlib.contextmanager
