@@ -1,0 +1,224 @@
+"""What a store in a directory promises beyond the contract: crashes, full disks, hostile names."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from outlive.errors import Denied, NoBucket, NotFound, StoreError, StoreFull, Unavailable
+from outlive.objects.local import LocalStore
+from outlive.objects.local_errors import translated
+
+
+def files_below(path: Path) -> list[str]:
+    return sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+
+
+def test_makes_its_directory_with_the_first_put(tmp_path: Path) -> None:
+    """A store whose directory isn't there yet is empty; the first put makes it."""
+    store = LocalStore(tmp_path / "store")
+    assert list(store.list("")) == []
+    with pytest.raises(NotFound):
+        store.get("a", at_most=1)
+    assert not (tmp_path / "store").exists()
+    store.put("run/a", b"x")
+    assert files_below(tmp_path) == ["store/run/a"]
+
+
+def test_a_missing_parent_is_no_empty_store(tmp_path: Path) -> None:
+    """If not even the directory above is there, a disk isn't mounted: that is said, and nothing made."""
+    store = LocalStore(tmp_path / "none" / "store")
+    for call in (
+        lambda: store.put("a", b""),
+        lambda: store.get("a", at_most=1),
+        lambda: list(store.list("")),
+    ):
+        with pytest.raises(NoBucket, match="none does not exist") as caught:
+            call()
+        assert "mkdir -p" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """No space left is StoreFull, and nothing half-written is left or listed."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    program = f"""
+import sys
+from pathlib import Path
+from outlive.errors import StoreFull
+from outlive.objects.local import LocalStore
+store = LocalStore(Path({str(mount)!r}) / "store")
+store.put("small", bytes(100_000))
+try:
+    store.put("big", bytes(3_000_000))
+except StoreFull as error:
+    print(error, error.hint)
+store.put("small2", bytes(100_000))
+print([info.key for info in store.list("")])
+"""
+    mounted = f'mount -t tmpfs -o size=1m tmpfs {mount} && exec {sys.executable} -c "$1"'
+    result = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", mounted, "sh", program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stderr == ""
+    assert "big: No space left on device free some space" in result.stdout
+    assert result.stdout.endswith("['small', 'small2']\n")
+
+
+def test_a_writer_that_is_killed_leaves_nothing_visible(tmp_path: Path) -> None:
+    """SIGKILL among 400 puts: every object that is there is whole, none is there that wasn't being put."""
+    program = f"""
+import sys
+from pathlib import Path
+from outlive.objects.local import LocalStore
+store = LocalStore(Path({str(tmp_path)!r}) / "store")
+for number in range(100_000):
+    store.put(f"chunks/{{number % 400:03}}", bytes([number % 256]) * 50_000)
+    if number == 150:
+        print("ready", flush=True)
+"""
+    writer = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    with writer.stdout:
+        assert writer.stdout.readline() == b"ready\n"
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+    store = LocalStore(tmp_path / "store")
+    infos = list(store.list(""))
+    assert len(infos) >= 150
+    for info in infos:
+        assert info.key.startswith("chunks/")
+        body = store.get(info.key, at_most=50_000)
+        assert body == body[:1] * 50_000
+
+
+def test_old_scraps_are_swept(tmp_path: Path) -> None:
+    """What a killed writer left an hour ago goes with the next process's first put; a fresh scrap stays."""
+    LocalStore(tmp_path).put("a", b"")
+    scraps = tmp_path / ".outlive-tmp"
+    for name in ("old", "fresh"):
+        (scraps / name).write_bytes(b"half")
+    old = (scraps / "old").stat().st_mtime - 3700
+    os.utime(scraps / "old", (old, old))
+    store = LocalStore(tmp_path)
+    store.put("b", b"")
+    assert [path.name for path in scraps.iterdir()] == ["fresh"]
+    assert [info.key for info in store.list("")] == ["a", "b"]
+
+
+def test_a_put_survives_the_sweeping_of_its_directories(tmp_path: Path) -> None:
+    """If someone removes an emptied directory, the next put into it makes it again."""
+    store = LocalStore(tmp_path)
+    store.put("run/chunks/a", b"1")
+    store.delete(["run/chunks/a"])
+    (tmp_path / "run" / "chunks").rmdir()
+    store.put("run/chunks/b", b"2")
+    assert store.get("run/chunks/b", at_most=1) == b"2"
+
+
+def test_never_leaves_its_directory(tmp_path: Path) -> None:
+    """A symbolic link inside the store leads nowhere: not for reading, writing, deleting or listing."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"precious")
+    store = LocalStore(tmp_path / "store")
+    store.put("a", b"")
+    (tmp_path / "store" / "link").symlink_to(outside)
+    (tmp_path / "store" / "direct").symlink_to(outside / "file")
+    for call in (
+        lambda: store.put("link/file", b"overwritten"),
+        lambda: store.get("link/file", at_most=100),
+        lambda: store.delete(["link/file"]),
+    ):
+        with pytest.raises(StoreError, match="symbolic link"):
+            call()
+    with pytest.raises(StoreError):
+        store.get("direct", at_most=100)
+    store.put("direct", b"replaces the link")
+    assert [info.key for info in store.list("")] == ["a", "direct"]
+    assert files_below(outside) == ["file"]
+    assert (outside / "file").read_bytes() == b"precious"
+
+
+def test_the_folder_of_scraps_is_no_key(tmp_path: Path) -> None:
+    """Unfinished files can't be reached by any key."""
+    store = LocalStore(tmp_path)
+    with pytest.raises(StoreError, match="not a key here"):
+        store.put(".outlive-tmp/x", b"")
+
+
+def test_a_key_below_an_object_is_refused(tmp_path: Path) -> None:
+    """A file is no directory: such a put says what to do and changes nothing."""
+    store = LocalStore(tmp_path)
+    store.put("a", b"file")
+    store.put("b/c", b"")
+    for key in ("a/b", "b"):
+        with pytest.raises(StoreError):
+            store.put(key, b"x")
+    assert [info.key for info in store.list("")] == ["a", "b/c"]
+
+
+def test_deletes_all_it_can_before_it_complains(tmp_path: Path) -> None:
+    """One key that can't be removed is named, and the others are gone."""
+    store = LocalStore(tmp_path)
+    for key in ("a/1", "b/1", "c/1"):
+        store.put(key, b"")
+    subprocess.run(["chattr", "+i", tmp_path / "b" / "1"], check=True)
+    try:
+        with pytest.raises(Denied, match="b/1: Operation not permitted"):
+            store.delete(["a/1", "b/1", "c/1"])
+    finally:
+        subprocess.run(["chattr", "-i", tmp_path / "b" / "1"], check=True)
+    assert [info.key for info in store.list("")] == ["b/1"]
+
+
+def test_a_reader_never_sees_half_an_object(tmp_path: Path) -> None:
+    """While an object is replaced again and again, every read gives one of its versions, whole."""
+    store = LocalStore(tmp_path)
+    store.put("a", b"\0" * 200_000)
+    done = threading.Event()
+
+    def write() -> None:
+        try:
+            for number in range(1, 60):
+                store.put("a", bytes([number]) * 200_000)
+        finally:
+            done.set()
+
+    with ThreadPoolExecutor(1) as writer:
+        result = writer.submit(write)
+        while not done.is_set():
+            body = store.get("a", at_most=200_000)
+            assert body == body[:1] * 200_000
+        result.result()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, StoreFull),
+        (errno.EDQUOT, StoreFull),
+        (errno.EACCES, Denied),
+        (errno.EROFS, Denied),
+        (errno.EIO, Unavailable),
+        (errno.ESTALE, Unavailable),
+        (errno.ENOTDIR, StoreError),
+        (errno.EMLINK, StoreError),
+        (errno.EXDEV, StoreError),
+    ],
+)
+def test_errors_name_store_and_key(number: int, kind: type[StoreError]) -> None:
+    """What the system says becomes one of our errors with the place in it."""
+    error = translated(OSError(number, os.strerror(number)), "/store", "run/a")
+    assert type(error) is kind
+    assert str(error) == f"/store: run/a: {os.strerror(number)}"
