@@ -233,6 +233,22 @@ def test_the_epoch_is_known() -> None:
     assert [*seen, life.loops.epoch] == [None, 0, 1, None]
 
 
+def test_whether_the_script_has_gone_on_is_known() -> None:
+    """Until then the global generators are the script's; a life without loops has no such moment."""
+
+    def script(life: Life) -> None:
+        life.note(life.loops.pending)
+        for batch in life.batches([1, 2]):
+            life.note(life.loops.pending)
+            life.step(batch)
+
+    whole = unbroken(script)
+    assert Life(whole.saved[0]).run(script).lines[:2] == ["[True]", "[False]"]
+    empty = Life()
+    empty.step()
+    assert not Life(empty.saved[0]).loops.pending
+
+
 def test_between_two_loops_is_known() -> None:
     """What is done there is done again by a life that begins there, unlike what is done with a batch."""
     life = Life()

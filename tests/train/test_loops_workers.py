@@ -178,7 +178,7 @@ def test_a_worker_looks_as_ever() -> None:
 
 
 def test_close_ends_all_workers() -> None:
-    """At once, also those that persist and those at work; no error reaches this process, and loops work after."""
+    """At once, also those that persist or are at work; no error reaches this process; loops work after."""
     life = Life()
     middle = life.batches(persistent(2))
     next(middle)

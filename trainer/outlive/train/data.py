@@ -194,10 +194,12 @@ class ReplayFeed(Feed):
     def _open(self, done: int, place: Any) -> None:
         loads = self._states and place is not None
         over = loads and self._is_all(done)
-        if loads and not (over and isinstance(self.data, DataLoader)):
-            self.data.load_state_dict(place)
+        if over and isinstance(self.data, DataLoader):
+            self.carry.put(place["order"])  # its state is an iterator's, and would be the next one's
+        elif loads:
+            self.data.load_state_dict(place["state"])
         if over:
-            return  # the state says the end, or the next beginning: iterating might give all of it once more
+            return  # iterating might begin the next pass
         made = self.data if hasattr(self.data, "__iter__") else self.data()
         self._number = done if loads else 0
         self._items = self._tools.workers.open(made)
@@ -221,8 +223,10 @@ class ReplayFeed(Feed):
             return next(self._items)
 
     def place(self) -> Any:
+        if not self._states:
+            return None
         try:
-            return copy.deepcopy(self.data.state_dict()) if self._states else None
+            return {"state": copy.deepcopy(self.data.state_dict()), "order": self.carry.capture()}
         except AttributeError:  # wrappers that have the method, but whose loader inside has not
             return None
 

@@ -73,6 +73,11 @@ class Loops:
         return self._fetching
 
     @property
+    def pending(self) -> bool:
+        """Whether `on_continue` is still to come. It never comes if the last life had no loop."""
+        return self._going_to is not None
+
+    @property
     def between(self) -> bool:
         """Whether no batch is at work here: a later life does again what was done since the last loop."""
         return bool(self._scopes[0].turns) and not any(scope.busy for scope in self._scopes)
