@@ -85,7 +85,7 @@ def test_half_of_the_pause_is_chance() -> None:
 
 
 def test_gives_up_at_the_deadline() -> None:
-    """No attempt begins after the deadline, pauses are bounded, and the error tells how often it was tried."""
+    """No attempt begins after the deadline, pauses are bounded, the error tells how often it was tried."""
     store, time = Shaky(*[Unavailable("away", hint="check it")] * 100), Time()
     with pytest.raises(Unavailable, match=r"away \(tried 9 times in 55 s\)") as caught:
         retrying(store, time, first_seconds=1, most_seconds=10, deadline_seconds=60).get("a", at_most=1)
