@@ -1,0 +1,453 @@
+"""What happens at a boundary, and how a run is left."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import outlive
+from outlive.errors import ConfigError, StateError
+from outlive.staging.messages import Committed, Refused, SnapshotTaken
+from train.agent_double import WAIT_SECONDS, AgentDouble
+from train.lives import backward
+
+
+def small() -> dict[str, Any]:
+    model = nn.Linear(2, 2)
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)}
+
+
+def descend(objects: dict[str, Any]) -> torch.Tensor:
+    loss: torch.Tensor = objects["model"](torch.randn(3, 2)).square().mean()
+    objects["optimizer"].zero_grad()
+    backward(loss)
+    objects["optimizer"].step()
+    return loss
+
+
+def steps(agent: AgentDouble) -> list[int]:
+    """The steps of all snapshots so far."""
+    assert agent.gone.wait(WAIT_SECONDS)
+    return [message.step for message in agent.heard if isinstance(message, SnapshotTaken)]
+
+
+def reasons(agent: AgentDouble) -> list[str]:
+    assert agent.gone.wait(WAIT_SECONDS)
+    return [message.reason for message in agent.heard if isinstance(message, SnapshotTaken)]
+
+
+def test_interval_of_the_agent(agent: AgentDouble) -> None:
+    """The agent's interval in steps is kept, and the end is a save of its own."""
+    agent.every_steps = 3
+    objects = small()
+    with outlive.attach(**objects) as run:
+        for _ in range(7):
+            descend(objects)
+            run.step()
+            settled(agent)
+    assert steps(agent) == [3, 6, 7]
+    assert reasons(agent) == ["interval", "interval", "finished"]
+    assert agent.ended.outcome == "finished"
+
+
+def settled(agent: AgentDouble) -> None:
+    """Wait until the agent has stored what it was given, so that no save has to wait for an arena."""
+    page = agent.asked
+    while page.freed(0) != page.begun(0):
+        pass
+
+
+def test_own_interval_wins(agent: AgentDouble) -> None:
+    """What the script says counts before what the agent says."""
+    agent.every_steps = 1
+    objects = small()
+    with outlive.attach(every=4, **objects) as run:
+        for _ in range(5):
+            descend(objects)
+            run.step()
+            settled(agent)
+    assert steps(agent) == [4, 5]
+
+
+def test_save_by_hand_and_metrics(agent: AgentDouble) -> None:
+    """run.save() saves at the next boundary, with the metrics of that step as numbers."""
+    objects = small()
+    with outlive.attach(**objects) as run:
+        run.save()
+        loss = descend(objects)
+        run.step(loss=loss, accuracy=0.5, broken=float("nan"), label="x")
+    taken = agent.last.packet
+    assert (taken.step, taken.reason) == (1, "hand")
+    assert taken.metrics == {"loss": pytest.approx(loss.item()), "accuracy": 0.5}
+    assert steps(agent) == [1]
+
+
+def test_one_checkpoint_a_step(agent: AgentDouble) -> None:
+    """A second request at a step that is saved makes no second checkpoint, and counts as honoured."""
+    objects = small()
+    with outlive.attach(**objects) as run:
+        descend(objects)
+        run.save()
+        run.step()
+        for _ in run.epochs(1):
+            serial = agent.asked.ask("notice")
+        list(run.epochs(2))
+        run._between_epochs()
+        assert agent.asked.honoured == serial
+    assert steps(agent) == [1]
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGTERM, "signal"), (signal.SIGINT, "signal"), (signal.SIGUSR1, "notice")]
+)
+def test_signals_save_and_stop(agent: AgentDouble, number: signal.Signals, reason: str) -> None:
+    """A signal stops the loop at the next boundary, saved, with 75; the old handlers come back."""
+    before = signal.getsignal(number)
+    objects = small()
+
+    def loop() -> None:
+        with outlive.attach(**objects) as run:
+            while True:
+                descend(objects)
+                if run.steps == 2:
+                    os.kill(os.getpid(), number)
+                    os.kill(os.getpid(), signal.SIGTERM)  # once more does no harm
+                run.step()
+
+    with pytest.raises(SystemExit) as stopped:
+        loop()
+    assert stopped.value.code == 75
+    assert steps(agent) == [3]
+    assert reasons(agent) == [reason]
+    assert agent.last.packet.stop
+    assert agent.ended.outcome == "stopped"
+    assert signal.getsignal(number) is before
+
+
+def test_second_interrupt_aborts(agent: AgentDouble) -> None:
+    """Ctrl-C twice is meant: the second one is not waited out."""
+    objects = small()
+
+    def loop() -> None:
+        with outlive.attach(**objects) as run:
+            run.step()
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
+    assert steps(agent) == []
+    assert agent.ended.outcome == "exception"
+
+
+def test_signal_before_any_step(agent: AgentDouble) -> None:
+    """There is nothing to save then; the code still says to start again."""
+
+    def loop() -> None:
+        with outlive.attach(**small()) as run:
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in run.epochs(1):
+                raise AssertionError("no epoch may begin")
+
+    with pytest.raises(SystemExit) as stopped:
+        loop()
+    assert stopped.value.code == 75
+    assert steps(agent) == []
+    assert agent.ended.outcome == "stopped"
+
+
+def test_forked_children_can_still_be_terminated(agent: AgentDouble) -> None:
+    """The handlers are this process's own: a forked child dies of SIGTERM as it would without them."""
+    with outlive.attach(**small()):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+
+
+class Breaking(torch.utils.data.Dataset[torch.Tensor]):
+    """Breaks at its fifth sample."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 4:
+            raise OSError("the disk is gone")
+        return torch.ones(2)
+
+
+def test_exception_while_fetching_is_saved(agent: AgentDouble) -> None:
+    """Between two steps the state is whole, so a data set that breaks costs no step."""
+    objects = small()
+
+    def loop() -> None:
+        with outlive.attach(**objects) as run:
+            for _ in run.batches(torch.utils.data.DataLoader(Breaking(), num_workers=0)):
+                descend(objects)
+                run.step()
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        loop()
+    assert steps(agent) == [4]
+    assert reasons(agent) == ["exception"]
+    assert agent.ended.outcome == "exception"
+
+
+def test_exception_inside_a_step_is_not_saved(agent: AgentDouble, capsys: pytest.CaptureFixture[str]) -> None:
+    """A half step is never saved; the line says which checkpoint stands."""
+    objects = small()
+
+    def loop() -> None:
+        with outlive.attach(every=2, **objects) as run:
+            for _ in run.batches([1] * 8):
+                descend(objects)
+                if run.steps == 3:
+                    raise ValueError("loss is not a number")
+                run.step()
+
+    with pytest.raises(ValueError, match="loss is not"):
+        loop()
+    assert steps(agent) == [2]
+    assert "ValueError on the way to step 4: the save of step 2 stands" in capsys.readouterr().err
+
+
+def test_unsaveable_state_is_refused_at_the_first_boundary(agent: AgentDouble) -> None:
+    """Not hours later: the first step already tells every object that could not be kept."""
+
+    def loop() -> None:
+        with outlive.attach(**small()) as run:
+            run.state.logger = open
+            run.state.fine = [1]
+            run.step()
+
+    with pytest.raises(StateError, match=r"run\.state\.logger: object of type builtin_function_or_method"):
+        loop()
+    assert steps(agent) == []
+
+
+def test_state_that_spoils_later_does_not_kill_training(
+    agent: AgentDouble, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It kills no training: it is said once, and once it is mended saving does too."""
+    objects = small()
+    with outlive.attach(every=1, **objects) as run:
+        for step in range(4):
+            run.state.odd = object() if step in (1, 2) else None
+            run.step()
+            settled(agent)
+    assert steps(agent) == [1, 4]
+    assert capsys.readouterr().err.count("run.state.odd: object of type object") == 1
+
+
+def test_arguments_that_cannot_be_values_are_refused_by_attach(agent: AgentDouble) -> None:
+    """A loader or a function among the arguments is a mistake, told at once."""
+    with pytest.raises(StateError, match=r"run\.state\.loader: object of type torch\.utils\.data"):
+        outlive.attach(**small(), loader=torch.utils.data.DataLoader([1]))  # type: ignore[arg-type]
+    assert agent.ended.outcome == "exception"
+
+
+def test_a_busy_arena_makes_a_save_wait(agent: AgentDouble) -> None:
+    """While the agent still reads the arena nothing is copied over it; newer state is saved afterwards."""
+    agent.every_steps = 2
+    agent.upload.clear()
+    objects = small()
+    with outlive.attach(**objects) as run:
+        for step in range(1, 8):
+            run.step()
+            if step == 5:
+                agent.upload.set()
+                settled(agent)
+    assert steps(agent) == [2, 6, 7]
+
+
+def test_a_stop_does_not_wait_for_a_busy_arena(agent: AgentDouble) -> None:
+    """A second arena is made for the last snapshot, so that a slow upload costs no step."""
+    agent.every_steps = 2
+    agent.upload.clear()
+    objects = small()
+
+    def loop() -> None:
+        with outlive.attach(**objects) as run:
+            for step in range(1, 8):
+                descend(objects)
+                if step == 3:
+                    agent.asked.ask("notice", stop=True)
+                    agent.upload.set()
+                run.step()
+
+    with pytest.raises(SystemExit):
+        loop()
+    assert steps(agent) == [2, 3]
+
+
+def test_the_state_may_grow(agent: AgentDouble) -> None:
+    """An image that no longer fits its arena gets a larger one."""
+    agent.every_steps = 1
+    with outlive.attach(model=nn.Linear(2, 2)) as run:
+        for size in (1, 1000, 100, 100_000):
+            run.state.memory = torch.full((size,), float(size))
+            run.step()
+            settled(agent)
+    sizes = [len(kept.image) for kept in agent.kept]
+    assert sizes == [192, 4160, 576, 400_128]
+    with outlive.attach(model=nn.Linear(2, 2)) as run:
+        assert run.state.memory.sum() == 100_000.0**2
+
+
+def test_failed_saves_are_tried_again(agent: AgentDouble) -> None:
+    """A save that did not become a checkpoint does not end the training, and the next one is taken."""
+    agent.every_steps = 1
+    agent.fail = "the store is full"
+    with outlive.attach(**small()) as run:
+        run.step()
+        settled(agent)
+        agent.fail = ""
+        run.step()
+    assert [kept.packet.step for kept in agent.kept] == [2]
+
+
+def test_a_last_save_that_fails_is_said(agent: AgentDouble, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that ended without its final checkpoint does not end in silence."""
+    agent.fail = "the store is full"
+    with outlive.attach(**small()) as run:
+        run.step()
+    assert "the final state is not stored: the store is full" in capsys.readouterr().err
+
+
+def test_superseded(agent: AgentDouble) -> None:
+    """A life that has a successor stops without saving, with its own code."""
+
+    def loop() -> None:
+        with outlive.attach(**small()) as run:
+            run.step()
+            agent.tell(Refused(message="life 2 exists"))
+            while True:
+                run.step()
+
+    with pytest.raises(SystemExit) as stopped:
+        loop()
+    assert stopped.value.code == 76
+    assert steps(agent) == []
+
+
+def test_refused_at_the_start(agent: AgentDouble, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the agent refuses is two lines and a code, not a traceback."""
+    agent.refuse = "the run is finished"
+    with pytest.raises(SystemExit) as stopped:
+        outlive.attach(**small())
+    assert stopped.value.code == 78
+    assert "Error: the run is finished\noutlive: Try: start another" in capsys.readouterr().err
+
+
+def test_a_daemon_that_comes_back(agent: AgentDouble) -> None:
+    """Training goes on without its agent, and finds it again: same life, nothing restored twice."""
+    agent.every_steps = 1
+    objects = small()
+    with outlive.attach(**objects) as run:
+        descend(objects)
+        run.step()
+        settled(agent)
+        weight = objects["model"].weight.clone()
+        agent.hang_up()
+        while not run._saving.link.lost:
+            pass
+        assert agent.gone.wait(WAIT_SECONDS)
+        run.step()
+        assert torch.equal(objects["model"].weight, weight)
+        settled(agent)
+    assert steps(agent) == [1, 2]
+    assert agent.life == 1
+
+
+def test_resumed_run_says_where_it_is(agent: AgentDouble) -> None:
+    """run.steps counts over all lives, and restored_from names the checkpoint."""
+    with outlive.attach(**small()) as run:
+        assert run.restored_from is None
+        run.step()
+        run.step()
+    with outlive.attach(**small()) as run:
+        assert run.steps == 2
+        assert str(run.restored_from) == "000001-000000000002"
+    assert steps(agent) == [2]
+
+
+def test_objects_may_come_and_go(agent: AgentDouble, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the checkpoint lacks starts anew, what nobody claims is left out, and both are said."""
+    with outlive.attach(old=nn.Linear(1, 1), **small()) as run:
+        run.step()
+    with outlive.attach(new=nn.Linear(1, 1), **small()) as run:
+        run.step()
+    said = capsys.readouterr().err
+    assert "new is not in the checkpoint and starts anew" in said
+    assert "the checkpoint holds old, which nothing has claimed" in said
+
+
+def test_a_value_cannot_become_an_object(agent: AgentDouble) -> None:
+    """Nor an object a value: that is another program."""
+    with outlive.attach(thing=1) as run:
+        run.step()
+    with pytest.raises(StateError, match="thing: a plain value in the checkpoint, an object here"):
+        outlive.attach(thing=nn.Linear(1, 1))
+
+
+def test_a_forgotten_scheduler_is_noticed(agent: AgentDouble, capsys: pytest.CaptureFixture[str]) -> None:
+    """A scheduler that outlive was not given would start again with each life."""
+    objects = small()
+    torch.optim.lr_scheduler.StepLR(objects["optimizer"], 1)
+    with outlive.attach(**objects) as run:
+        descend(objects)
+        run.step()
+    assert "optimizer has a scheduler that is not tracked" in capsys.readouterr().err
+
+
+def test_run_name_that_is_not_the_agents(agent: AgentDouble) -> None:
+    """Two names for one run are a mistake."""
+    with pytest.raises(ConfigError, match="run='other', and its agent runs it as 'double'"):
+        outlive.attach(run="other", **small())
+
+
+def test_settings_are_checked_all_at_once(agent: AgentDouble) -> None:
+    """And before anything is started."""
+    with pytest.raises(ConfigError) as refused:
+        outlive.attach(run="a/b", store="", every=0)
+    assert len(str(refused.value).splitlines()) == 3
+
+
+def test_several_processes_are_refused(agent: AgentDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clearly, instead of saving one rank of many."""
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    with pytest.raises(ConfigError, match="WORLD_SIZE is 8"):
+        outlive.attach(**small())
+
+
+def test_track_needs_an_object(agent: AgentDouble) -> None:
+    """Values live on run.state."""
+    with outlive.attach(**small()) as run, pytest.raises(ConfigError, match=r"use run\.state|no state_dict"):
+        run.track(best=0.0)
+
+
+def test_state_is_a_bag(agent: AgentDouble) -> None:
+    """Attributes come, go, can be listed, and a missing one says what there is."""
+    with outlive.attach(best=1) as run:
+        run.state.more = [2]
+        assert list(run.state) == ["best", "more"]
+        assert "more" in run.state
+        assert repr(run.state) == "State(best=1, more=[2])"
+        del run.state.more
+        with pytest.raises(AttributeError, match=r"run\.state has no 'more'; it holds best"):
+            _ = run.state.more
+
+
+def test_committed_means_committed(agent: AgentDouble) -> None:
+    """Leaving the block waits for the checkpoint: afterwards the process may go."""
+    with outlive.attach(**small()) as run:
+        run.step()
+        link = run._saving.link
+    assert isinstance(link.results[1], Committed)
