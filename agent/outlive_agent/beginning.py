@@ -1,5 +1,6 @@
 """How a life begins: wait for a predecessor that still saves, claim, then fetch what to resume from."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from outlive_agent.events import BeginFailed, LifeClaimed, Post, StateReady
 from outlive_agent.held import Held
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import step_text
+from outlive_agent.probing import learn
 
 _T = TypeVar("_T")
 
@@ -68,12 +70,17 @@ class Beginning:
         )
         if not waited and not self._closing.is_set():
             self._journal.warning("the earlier agent still saves after a minute; going on without it")
+        self._patiently(self._learn)
         life = self._patiently(lambda: claim(self._store, self._run, identity=self._identity))
         self._post(LifeClaimed(life=life))
         self._patiently(lambda: self._choose(life))
 
+    def _learn(self) -> None:
+        learn(self._store, self._job.place, environ=os.environ, journal=self._journal)
+
     def _take_over(self, life: Life) -> None:
         self._lock.hold()
+        self._learn()
         self._post(LifeClaimed(life=life))
         own = [found for found in checkpoints(self._store, self._run) if found.life == life.number]
         parent = own[0] if own else None

@@ -25,6 +25,8 @@ from outlive_agent.settings.values import (
 )
 
 if TYPE_CHECKING:
+    import threading
+
     from outlive.objects.interface import ObjectStore
     from outlive.objects.retry import Retry
 
@@ -108,6 +110,7 @@ def open_configured_store(
     environ: Mapping[str, str],
     *,
     on_retry: "Callable[[Retry], None] | None" = None,
+    closing: "threading.Event | None" = None,
 ) -> "ObjectStore":
     """The object store, with its credentials. ``ConfigError`` where they can't be had.
 
@@ -127,6 +130,7 @@ def open_configured_store(
         region=store.region,
         ca_bundle=None if store.ca_bundle is None else str(store.ca_bundle),
         on_retry=on_retry,
+        closing=closing,
     )
 
 

@@ -259,6 +259,7 @@ class Guard:
             self._end.hurry(time.monotonic())
         elif self._interrupts > PATIENT_INTERRUPTS + 1:
             self._journal.warning("interrupted again: giving up the save under way")
+            self._place.closing.set()
             self._saves.give_up()
 
     def _stop(self, cause: Cause, *, deadline: float | None = None) -> None:
@@ -269,6 +270,8 @@ class Guard:
         talk = self._training.connected
         if talk is None or not talk.ready:
             self._beginning.close()
+            if not self._saves.opened:
+                self._place.closing.set()  # nothing is there to be saved, so nothing is worth waiting for
             self._supervisor.terminate(self._training.pid)
             return
         self._saves.ask("notice" if cause == "notice" else "signal", stop=True, deadline=deadline)

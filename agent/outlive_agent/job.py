@@ -1,5 +1,6 @@
 """What a guard was asked to do: the same for all three ways to start one."""
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class Job:
     run: str
     location: str
     """The store as it was named; never holds a secret."""
+    place: str
+    """Location and endpoint: what is known of a bucket is known of one place."""
     command: tuple[str, ...]
     every: Every
     keep: Keep
@@ -39,6 +42,8 @@ class Place:
     """Where a guard works: its store, its own directory on this machine, and who hears of it."""
 
     store: ObjectStore
+    closing: threading.Event
+    """Once set the store tries nothing again."""
     directory: Path
     lock: DrainLock
     journal: Journal

@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import signal
+import threading
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from outlive_agent.job import Job, Place
 from outlive_agent.journal import Journal
 from outlive_agent.listening import Door, read
 from outlive_agent.notify import Notify
+from outlive_agent.patience import Patience
 from outlive_agent.runtime import SOCKET_NAME, DrainLock, prepare
 from outlive_agent.status import runtime_root
 from outlive_agent.supervise.child import Child
@@ -113,6 +115,7 @@ def _job(
     return Job(
         run=config.run,
         location=config.store.location,
+        place=f"{config.store.location} at {_endpoint(config, os.environ)}",
         command=tuple(command),
         every=config.save.every,
         keep=config.save.keep,
@@ -128,11 +131,15 @@ def _job(
 
 def _place(job: Job, config: Config, *, root: Path, directory: Path) -> Place:
     environ = dict(os.environ)
+    journal = Journal.standard(environ)
+    closing = threading.Event()
+    store = configuration.open_configured_store(config, environ, on_retry=Patience(journal), closing=closing)
     return Place(
-        store=configuration.open_configured_store(config, environ),
+        store=store,
+        closing=closing,
         directory=directory,
         lock=DrainLock(root, job.location, run=job.run),
-        journal=Journal.standard(environ),
+        journal=journal,
         notify=Notify(environ),
     )
 
@@ -149,6 +156,11 @@ def _child_environ(config: Config, socket: Path, config_file: str | None) -> Map
         "OUTLIVE_CONFIG": None if config_file is None else str(Path(config_file).absolute()),
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _endpoint(config: Config, environ: Mapping[str, str]) -> str:
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return config.store.endpoint or next((environ[name] for name in names if environ.get(name)), "")
 
 
 def _listen_to_signals(post: Post) -> None:

@@ -1,0 +1,77 @@
+"""The same guard with real S3 servers: one that honours create-only, one that does not."""
+
+import json
+import signal
+import socket
+from typing import cast
+
+import pytest
+
+from fakes.agents import Exec, Machine
+from fakes.servers import Kind, shared
+from outlive_agent.exits import Exit
+
+
+@pytest.mark.parametrize("kind", ["moto", "rclone"])
+def test_bucket(machine: Machine, kind: str) -> None:
+    """A run is stopped and goes on at the same step with its checkpoints in a bucket."""
+    server = shared(cast("Kind", kind))
+    prefix = server.location(machine.directory.name)
+
+    def start(steps: int) -> Exec:
+        options = ("--store", prefix, "--every", "20 steps")
+        return machine.exec("--steps", str(steps), options=options, environ=server.environment())
+
+    first = start(100_000)
+    first.wait_line("saved step .*interval")
+    first.signal(signal.SIGTERM)
+    assert first.exit_code() == Exit.RESUME, first.text
+    assert ("fencing is best effort" in first.text) == (not server.create_only)
+    second = start(100_000)
+    restored = second.wait_line(f"^restored .* from {prefix}$")
+    second.signal(signal.SIGTERM)
+    assert second.exit_code() == Exit.RESUME, second.text
+    step = int(restored.split()[1])
+    listing = server.client().list_objects_v2(
+        Bucket=server.bucket, Prefix=f"{machine.directory.name}/t/history/"
+    )
+    ended = [item["Key"] for item in listing["Contents"] if item["Key"].endswith("-ended.json")]
+    assert len(ended) == 2
+    body = server.client().get_object(Bucket=server.bucket, Key=ended[0])["Body"]
+    with body:
+        assert json.loads(body.read())["step"] == step
+
+
+def test_wrong_keys(machine: Machine) -> None:
+    """Missing keys are one line that says what to do, and the training is not started."""
+    server = shared("moto")
+    environ = {"OUTLIVE_S3_ENDPOINT": server.endpoint, "AWS_EC2_METADATA_DISABLED": "true"}
+    run = machine.exec("--steps", "5", options=("--store", server.location("x")), environ=environ)
+    assert run.exit_code() == Exit.CONFIG, run.text
+    assert "Traceback" not in run.text
+    assert "fresh" not in run.lines
+
+
+def test_missing_bucket(machine: Machine) -> None:
+    """A bucket that is not there is one line, and the training is not started."""
+    server = shared("moto")
+    options = ("--store", "s3://no-such-bucket-here/x")
+    run = machine.exec("--steps", "5", options=options, environ=server.environment())
+    assert run.exit_code() == Exit.CONFIG, run.text
+    assert "no-such-bucket-here" in run.text
+    assert "fresh" not in run.lines
+
+
+def test_unreachable_store_can_be_interrupted(machine: Machine) -> None:
+    """While a store that can't be reached is tried again, that is said, and Ctrl-C ends it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
+        environ = {
+            **shared("moto").environment(),
+            "OUTLIVE_S3_ENDPOINT": f"http://127.0.0.1:{taken.getsockname()[1]}",
+        }
+        run = machine.exec("--steps", "5", options=("--store", "s3://bucket/x"), environ=environ)
+        run.wait_line("warning: trying again")
+        run.signal(signal.SIGINT)
+        assert run.exit_code() == Exit.RESUME, run.text
+    assert "Traceback" not in run.text
