@@ -31,9 +31,9 @@ save: {every: 500 steps, keep: {last: 3}}
 provider: digitalocean
 training:
   repository: {url: https://github.com/me/training.git, ref: main, token: {from_env: GITHUB}}
-  command: [python, train.py, --lr, 1e-3, 'a b%n $HOME "\\;']
+  command: [python, train.py, --lr, 1e-3, 'é 🎈 a b%n $HOME "\\;']
   requirements: [numpy, "torch==2.9"]
-  environment: {OMP_NUM_THREADS: 8, LR: 1e-3, HF_TOKEN: {from_env: HF}}
+  environment: {OMP_NUM_THREADS: 8, LR: 1e-3, ODD: "é 🎈", HF_TOKEN: {from_env: HF}}
   writable: [/big]
 """
 SECRETS = ("secret-key", "github-token", "hf-token")
@@ -169,6 +169,12 @@ def test_compressed_text_unpacks_to_itself(rendered: str) -> None:
     payload = part.get_payload(decode=True)
     assert isinstance(payload, bytes)
     assert rendered == gzip.decompress(payload).decode()
+
+
+def test_is_ascii(rendered: str) -> None:
+    """It is all ASCII, since cloud-init misreads the rest of compressed user-data; values arrive as they were."""
+    assert rendered.isascii()
+    assert 'ODD="é 🎈"' in files(rendered)["/etc/outlive/training.env"]["content"]
 
 
 def test_fits_the_smallest_provider(rendered: str) -> None:

@@ -10,8 +10,8 @@ from outlive.errors import ConfigError
 from outlive_agent.bootstrap import job_readers as read
 from outlive_agent.bootstrap.job_readers import FromEnv
 from outlive_agent.bootstrap.plan import Environment
-from outlive_agent.settings.checks import Problems, Section
-from outlive_agent.settings.document import KeyPath, parse
+from outlive_agent.settings.checks import KeyPath, Problems, Section
+from outlive_agent.settings.document import parse
 from outlive_agent.settings.readers import command, duration, truth
 from outlive_agent.settings.reading import COMMAND, read_config
 from outlive_agent.settings.values import Config

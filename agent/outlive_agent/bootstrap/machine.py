@@ -22,6 +22,16 @@ from outlive_agent.journal import Journal
 from outlive_agent.units import duration_text
 
 UNITS = ("outlive-agent.service", "outlive-train.service")
+DONE = {
+    "agent": "the agent is installed and starts",
+    "code": "the training's code is here",
+    "packages": "the training's packages are here",
+}
+NAME_SERVER = """\
+# Names come from the metadata server's address here, so it can't be denied whole; ExecStartPre bars TCP.
+[Service]
+IPAddressDeny=
+"""
 AGAIN = "then: systemctl restart outlive-bootstrap"
 
 
@@ -59,7 +69,7 @@ class Machine:
         ready = self.places.state / "ready"
         if not ready.exists():
             ready.touch()
-            self.journal.notice("the training is installed and starts")
+            self.journal.notice("everything is installed: the training starts")
             run(["systemctl", "start", "--no-block", "outlive-train.service"])
 
     def _stage(self, name: str, subject: str, action: Callable[[], None]) -> None:
@@ -74,7 +84,7 @@ class Machine:
         began = time.monotonic()
         action()
         stamp.write_text(wanted, encoding="ascii")
-        self.journal.info(f"{name} ready after {duration_text(time.monotonic() - began)}")
+        self.journal.info(f"{DONE[name]} ({duration_text(time.monotonic() - began)})")
 
     def _start_agent(self) -> None:
         self.places.sysusers.parent.mkdir(exist_ok=True)
@@ -82,6 +92,10 @@ class Machine:
         run(["systemd-sysusers", self.places.sysusers])
         for unit in UNITS:
             (self.places.units / unit).write_text(text_of(f"systemd/{unit}"), encoding="utf-8")
+        if wall.name_server_among(_read(Path("/etc/resolv.conf"))):
+            dropin = self.places.units / "outlive-train.service.d" / "name-server.conf"
+            dropin.parent.mkdir(exist_ok=True)
+            dropin.write_text(NAME_SERVER, encoding="utf-8")
         run(["systemctl", "daemon-reload"])
         run(["systemctl", "--quiet", "enable", *UNITS])
         run(["systemctl", "start", "--no-block", "outlive-agent.service"])
@@ -99,6 +113,13 @@ class Machine:
             config=self.places.etc / "outlive.yaml",
             journal=self.journal,
         )
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _plan(file: Path) -> Plan:

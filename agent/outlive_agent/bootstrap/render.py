@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -100,7 +101,7 @@ def render(job: Job, secrets: Secrets, *, archive: Archive | None = None) -> str
             "credentials": _credentials_text(secrets.keys),
             "plan": plan.encode(),
             "unit": unit(job),
-            "environment": unit_text.environment_file(variables) or "# nothing",
+            "environment": _content(unit_text.environment_file(variables) or "# nothing"),
             "bootstrap": bootstrap,
         },
     )
@@ -195,8 +196,18 @@ def yaml_lines(content: Mapping[str, object], indent: str = "") -> list[str]:
 def _scalar(value: object) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
+    return _quoted(value)
+
+
+def _quoted(value: object) -> str:
+    """In ASCII: where user-data is compressed, cloud-init takes anything else for Latin-1."""
     text = json.dumps(value, ensure_ascii=False)
-    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
+    return "".join(char if char.isascii() and char.isprintable() else f"\\U{ord(char):08x}" for char in text)
+
+
+def _content(text: str) -> str:
+    """The content of a file, readable if it is ASCII."""
+    return f"content: |\n{textwrap.indent(text, '  ')}" if text.isascii() else f"content: {_quoted(text)}"
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -198,5 +198,7 @@ else:
 found = [entry for entry in os.scandir(draft)]
 alone = len(found) == 1 and found[0].is_dir(follow_symlinks=False)  # one directory with everything in it
 os.rename(found[0].path if alone else draft, final)
+if alone:
+    os.rmdir(draft)
 """
 """Runs as the training's user, so that an archive can do no more than the training may."""

@@ -1,4 +1,4 @@
-"""Words for systemd: unit files and environment files, in which no value can become anything but itself."""
+"""Words for systemd: unit files and environment files, in which no value becomes anything but itself."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -39,6 +39,6 @@ def environment_file(variables: Mapping[str, str]) -> str:
 def _escaped(char: str) -> str:
     if char in '"\\':
         return f"\\{char}"
-    if char.isprintable():
+    if char.isascii() and char.isprintable():
         return char
     return f"\\x{ord(char):02x}" if ord(char) < 0x80 else f"\\U{ord(char):08x}"

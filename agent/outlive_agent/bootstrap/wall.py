@@ -18,13 +18,15 @@ ADDRESSES = {
     "-4": ("169.254.169.254", "100.100.100.200", "100.96.0.96", "169.254.0.23", "169.254.42.42"),
     "-6": ("fd00:ec2::254", "fd20:ce::254"),
 }
-PRIORITY = "90"  # before the local table's neighbours that clouds' agents add
+PRIORITY = "90"
+"""Before the rules that make routing work (32766, 32767), and those that clouds' own agents add."""
+TCP = "6"  # by number: a small image has no /etc/protocols to look the name up
 _IP = ("/usr/bin/env", "PATH=/usr/sbin:/sbin:/usr/bin:/bin", "ip")
 
 
-def raise_for(uid: int) -> list[str]:
-    """Make sure that processes of ``uid`` can't connect there. Returns the addresses that stay open."""
-    left_open = []
+def raise_for(uid: int) -> dict[str, str]:
+    """Make sure that ``uid`` can't connect there. Returns the addresses that stay open, and why."""
+    left_open = {}
     for family, addresses in ADDRESSES.items():
         listed = _ip(family, "rule", "show").stdout
         for address in addresses:
@@ -36,14 +38,21 @@ def raise_for(uid: int) -> list[str]:
                 "uidrange",
                 f"{uid}-{uid}",
                 "ipproto",
-                "tcp",
+                TCP,
                 "priority",
                 PRIORITY,
                 "prohibit",
             )
-            if _ip(family, "rule", "add", *rule).returncode != 0:
-                left_open.append(address)
+            done = _ip(family, "rule", "add", *rule)
+            if done.returncode != 0:
+                left_open[address] = done.stderr.strip()
     return left_open
+
+
+def name_server_among(resolv_conf: str) -> bool:
+    """Whether names come from an address that has the metadata too, so that it can't be denied whole."""
+    servers = re.findall(r"^\s*nameserver\s+(\S+)", resolv_conf, re.MULTILINE)
+    return any(server in addresses for addresses in ADDRESSES.values() for server in servers)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -54,9 +63,9 @@ def main(argv: Sequence[str]) -> int:
     except KeyError:
         journal.warning(f"there is no user {argv[0]} here to keep from the metadata server")
         return 1
-    if "169.254.169.254" in left_open:
+    if reason := left_open.get("169.254.169.254"):
         journal.warning(
-            "the training can ask the metadata server, which knows the keys in the user data",
+            f"{argv[0]} can ask the metadata server, which knows the keys in the user data: ip: {reason}",
             hint="install iproute2, or give the machine a role in place of keys",
         )
     return 0
