@@ -172,7 +172,7 @@ def test_compressed_text_unpacks_to_itself(rendered: str) -> None:
 
 
 def test_is_ascii(rendered: str) -> None:
-    """It is all ASCII, since cloud-init misreads the rest when it was compressed; values arrive as they were."""
+    """It is all ASCII, since cloud-init misreads the rest once it was compressed; values arrive intact."""
     assert rendered.isascii()
     assert 'ODD="é 🎈"' in files(rendered)["/etc/outlive/training.env"]["content"]
 
