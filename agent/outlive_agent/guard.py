@@ -14,6 +14,7 @@ from outlive_agent.beginning import Beginning
 from outlive_agent.endgame import EndGame
 from outlive_agent.events import (
     BeginFailed,
+    CalledOff,
     ChildExited,
     Event,
     Events,
@@ -90,6 +91,7 @@ class Guard:
             ChildExited: self._on_child_exited,
             Signalled: self._on_signal,
             Noticed: self._on_notice,
+            CalledOff: self._on_called_off,
             Uploaded: self._on_uploaded,
             UploadFailed: self._on_upload_failed,
             SupersededSeen: self._on_superseded,
@@ -290,9 +292,15 @@ class Guard:
         deadline = now if notice.deadline is None else notice.deadline
         plan = planner.plan(now, deadline, self._saves.figures())
         self._record.planned(plan, notice)
-        self._end.plan(deadline=deadline, stop_at=plan.stop_at)
+        self._end.plan(deadline=deadline, stop_at=plan.stop_at, notice=notice.id)
         if plan.save_now:
             self._saves.ask("notice")
+
+    def _on_called_off(self, event: CalledOff) -> None:
+        known = self._record.called_off(event.withdrawn, late=self._end.stopping)
+        if known and self._end.call_off(event.withdrawn.id) and self._end.deadline is not None:
+            plan = planner.plan(time.monotonic(), self._end.deadline, self._saves.figures())
+            self._end.replan(plan.stop_at)
 
     def _last_save(self, now: float) -> None:
         """The time that was planned for it has come."""
@@ -350,7 +358,8 @@ class Guard:
         self._beginning.close()
         self._training.hang_up()
         self._saves.close()
+        self._record.close()
+        self._place.closing.set()  # what is left to do is not worth waiting for
         if self._watch is not None:
             self._watch.close()
-        self._record.close()
         self._place.lock.release()

@@ -15,7 +15,7 @@ from outlive_agent.exits import Exit
 from outlive_agent.history import History
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import step_text
-from outlive_agent.notice import Notice
+from outlive_agent.notice import Notice, Withdrawn
 from outlive_agent.planner import Plan
 from outlive_agent.saves import Saves, Totals
 from outlive_agent.units import bytes_text, duration_text, iso_text
@@ -25,6 +25,8 @@ LAST_WRITES_SECONDS = 20.0
 """How long the end waits for the history to be written."""
 STATUS_SECONDS = 1.0
 EXTEND_EVERY_SECONDS = 2.0
+STALLED_SECONDS = 60.0
+"""An upload that has not moved for so long gets no more time from systemd."""
 
 
 class Record:
@@ -46,6 +48,8 @@ class Record:
         self._resumed_from: tuple[int, int] | None = None
         self._next_status = 0.0
         self._next_extend = 0.0
+        self._moved = (0, -1)
+        self._moved_at = 0.0
         self.reached_step = 0
         self.trained = False
         """Whether the first boundary was passed."""
@@ -109,13 +113,23 @@ class Record:
                 )
                 self._history.record("training", step=talk.page.step, seconds=round(seconds, 3))
         now = time.monotonic()
-        if end.stopping and now >= self._next_extend:
-            # As long as this thread runs, it waits for a grace period or for an upload, and both end.
-            self._next_extend = now + EXTEND_EVERY_SECONDS
-            self._place.notify.extend()
+        self._extend(saves, end, now=now)
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
             self._write_status(talk, saves, end)
+
+    def _extend(self, saves: Saves, end: EndGame, *, now: float) -> None:
+        """Ask systemd for more time: while the trainer may still take its time, and while an upload moves."""
+        progress = saves.progress
+        moved = (saves.totals.checkpoints, progress[1] if progress is not None else -1)
+        if moved != self._moved:
+            self._moved, self._moved_at = moved, now
+        if not end.stopping or now < self._next_extend:
+            return
+        in_grace = end.asked_at is not None and now < end.asked_at + end.grace_seconds
+        if in_grace or now < self._moved_at + STALLED_SECONDS:
+            self._next_extend = now + EXTEND_EVERY_SECONDS
+            self._place.notify.extend()
 
     def saved(self, event: Uploaded) -> None:
         """A snapshot became a checkpoint."""
@@ -147,6 +161,18 @@ class Record:
         self._history.record(
             "notice", kind=notice.kind, source=notice.source, id=notice.id, seconds_left=left
         )
+        return True
+
+    def called_off(self, withdrawn: Withdrawn, *, late: bool) -> bool:
+        """A notice no longer stands. False if nobody was told of it."""
+        if withdrawn.id not in self._seen:
+            return False
+        self._seen.discard(withdrawn.id)  # should it come back, it is news
+        if self._notice is not None and self._notice.id == withdrawn.id:
+            self._notice = None
+        then = "too late: the training is already stopping" if late else "training goes on"
+        self._journal.notice(f"{withdrawn.source} called off what it announced ({withdrawn.id}): {then}")
+        self.history.record("called-off", source=withdrawn.source, id=withdrawn.id, late=late)
         return True
 
     def planned(self, plan: Plan, notice: Notice) -> None:
