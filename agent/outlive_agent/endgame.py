@@ -1,6 +1,6 @@
 """The stop that somebody asked for: when it comes, and how long the trainer is waited for. Arithmetic."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from outlive_agent.verdict import Cause
@@ -22,21 +22,32 @@ class EndGame:
     """The trainer was asked to stop."""
     _terminated_at: float | None = None
     _killed: bool = False
+    _deadlines: dict[str, float] = field(default_factory=dict)
+    """Of every notice that stands, by its id."""
 
     @property
     def stopping(self) -> bool:
         """Whether the trainer has been asked to stop."""
         return self.asked_at is not None
 
-    def plan(self, *, deadline: float, stop_at: float) -> None:
+    def plan(self, *, deadline: float, stop_at: float, notice: str = "") -> None:
         """A notice: stop then. An earlier plan gives way to a more urgent one only."""
-        self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
+        self._deadlines[notice] = deadline
+        self.deadline = min(self._deadlines.values())
         self.stop_at = stop_at if self.stop_at is None else min(stop_at, self.stop_at)
 
     def replan(self, stop_at: float) -> None:
         """The figures have changed."""
         if self.stop_at is not None:
             self.stop_at = stop_at
+
+    def call_off(self, notice: str) -> bool:
+        """This notice no longer stands. True if another one does, for which there must be a new plan."""
+        self._deadlines.pop(notice, None)
+        self.deadline = min(self._deadlines.values(), default=None)
+        if self.deadline is None:
+            self.stop_at = None
+        return self.deadline is not None
 
     def ask(self, cause: Cause | None, now: float) -> None:
         """The trainer is being asked to stop now."""

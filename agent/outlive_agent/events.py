@@ -9,7 +9,7 @@ from outlive.errors import OutliveError
 from outlive.staging.channel import Channel, Received
 from outlive.staging.messages import Hello
 from outlive_agent.held import Held
-from outlive_agent.notice import Notice
+from outlive_agent.notice import Notice, Withdrawn
 
 if TYPE_CHECKING:
     from outlive.store.commit import Committed
@@ -86,6 +86,13 @@ class Noticed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CalledOff:
+    """A reclaim that was announced will not come."""
+
+    withdrawn: Withdrawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Uploaded:
     """A snapshot is a checkpoint."""
 
@@ -118,6 +125,7 @@ Event: TypeAlias = (
     | ChildExited
     | Signalled
     | Noticed
+    | CalledOff
     | Uploaded
     | UploadFailed
     | SupersededSeen

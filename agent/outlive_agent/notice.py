@@ -1,5 +1,6 @@
 """One announcement that this machine will be taken away, whoever made it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -11,6 +12,7 @@ class Notice:
     """``reclaim`` leads to the end game, ``hint`` to an early save. Repeats have the same ``id``.
 
     ``deadline`` and ``received_at`` are seconds on CLOCK_MONOTONIC: a wall clock may be an hour off.
+    ``deadline`` is None where nothing is known to be left.
     """
 
     kind: Kind
@@ -18,3 +20,15 @@ class Notice:
     source: str
     id: str
     received_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """Whoever made the announcement with this ``id`` has called it off."""
+
+    source: str
+    id: str
+
+
+Tell: TypeAlias = Callable[[Notice | Withdrawn], None]
+"""Where a source says what it learnt; never blocks."""
