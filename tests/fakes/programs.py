@@ -1,6 +1,8 @@
 """A program that runs beside the tests and never outlives them, however they end."""
 
+import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -58,10 +60,15 @@ class Program:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that nobody listens on.
+
+    Below the range from which the kernel takes ports for connections: one of those could take it meanwhile.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int) -> bool:

@@ -68,6 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(answer.length or 0))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         sent = 0
         with contextlib.suppress(OSError):  # the client may have gone
             for piece in answer.pieces:

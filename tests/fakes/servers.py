@@ -9,10 +9,10 @@ import functools
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import boto3
 from botocore.config import Config
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["moto", "rclone", "rgw"]
 BUCKET = "outlive-test"
+_Start: TypeAlias = "Callable[[Path], contextlib.AbstractContextManager[Server]]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +78,24 @@ class Server:
 def s3_server(kind: Kind) -> Iterator[Server]:
     """A fresh server for as long as the block lasts."""
     start = {"moto": _moto, "rclone": _rclone, "rgw": _rgw}[kind]
-    with tempfile.TemporaryDirectory(prefix=f"outlive-{kind}-") as folder, start(Path(folder)) as server:
+    with contextlib.ExitStack() as stack:
+        server = _started(stack, kind, start)
         client = server.client()
         client.create_bucket(Bucket=server.bucket)
         client.close()
         yield server
+
+
+def _started(stack: contextlib.ExitStack, kind: Kind, start: "_Start") -> Server:
+    """A second try, as somebody else may have taken the port in between."""
+    for last in (False, True):
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"outlive-{kind}-"))
+        try:
+            return stack.enter_context(start(Path(folder)))
+        except RuntimeError:
+            if last:
+                raise
+    raise AssertionError("unreachable")
 
 
 @functools.cache

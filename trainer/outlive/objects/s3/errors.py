@@ -138,6 +138,14 @@ def refusal(code: str, message: str, where: str) -> StoreError:
     return meaning.kind(f"{where}: {_said(code, message)}", hint=meaning.hint)
 
 
+def lacks_feature(error: StoreError) -> bool:
+    """Whether the server said that it can't do such a thing at all (501)."""
+    cause = error.__cause__
+    return (
+        isinstance(cause, theirs.ClientError) and cause.response["ResponseMetadata"]["HTTPStatusCode"] == 501
+    )
+
+
 def server_time(headers: Mapping[str, str]) -> datetime | None:
     """The ``Date`` of an answer, in UTC."""
     try:
@@ -151,7 +159,7 @@ def _refused(error: theirs.ClientError, where: str) -> StoreError:
     details = error.response.get("Error", {})
     answer = error.response.get("ResponseMetadata", {})
     status = int(answer.get("HTTPStatusCode", 0))
-    code, message = str(details.get("Code", "")), str(details.get("Message", ""))
+    code, message = str(details.get("Code") or ""), str(details.get("Message") or "")
     meaning = _CODES.get(code) or _STATUSES.get(status) or _by_status(status)
     said = f"{where}: {_said(code, message)}"
     if meaning.kind is AlreadyExists:

@@ -16,7 +16,7 @@ from outlive.objects.keys import check_key, check_prefix
 from outlive.objects.presets import Endpoint
 from outlive.objects.s3.body import MemoryBody
 from outlive.objects.s3.client import connect
-from outlive.objects.s3.errors import refusal, server_time, translated
+from outlive.objects.s3.errors import lacks_feature, refusal, server_time, translated
 from outlive.objects.s3.watchdog import Patience
 
 if TYPE_CHECKING:
@@ -79,9 +79,20 @@ class S3Store:
 
     def put(self, key: str, body: Body, *, create_only: bool = False) -> None:
         check_key(key)
-        if create_only and not self._create_only:
+        if create_only and self._create_only:
+            try:
+                self._send(key, body, create_only=True)
+            except StoreError as error:
+                if not lacks_feature(error):
+                    raise
+                self._create_only = False  # B2 answers so
+            else:
+                return
+        if create_only:
             self._refuse_taken(key)
-            create_only = False
+        self._send(key, body, create_only=False)
+
+    def _send(self, key: str, body: Body, *, create_only: bool) -> None:
         if memoryview(body).nbytes < _SMALL_BYTES:
             self._put(key, bytes(body), create_only=create_only)
         else:
