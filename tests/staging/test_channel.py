@@ -65,6 +65,17 @@ def test_end_of_file(pair: tuple[Channel, Channel]) -> None:
         other.send(Fresh())
 
 
+def test_last_words_of_a_side_that_did_not_listen(pair: tuple[Channel, Channel]) -> None:
+    """What a side said before it hung up is heard, although it left unread what we had sent."""
+    one, other = pair
+    one.send(Fresh())
+    other.send(Refused(message="no"))
+    other.close()
+    assert one.receive(1).message == Refused(message="no")
+    with pytest.raises(EOFError):
+        one.receive(1)
+
+
 def test_silence(pair: tuple[Channel, Channel]) -> None:
     """A wait ends at its deadline."""
     with pytest.raises(TimeoutError):

@@ -73,10 +73,10 @@ def test_endgame_hurry() -> None:
 def test_endgame_takes_the_more_urgent_plan() -> None:
     """A second notice can make the stop earlier, not later."""
     end = EndGame(30)
-    end.plan(deadline=500, stop_at=400)
-    end.plan(deadline=900, stop_at=800)
+    end.plan(deadline=500, stop_at=400, notice="a")
+    end.plan(deadline=900, stop_at=800, notice="b")
     assert (end.deadline, end.stop_at) == (500, 400)
-    end.plan(deadline=300, stop_at=200)
+    end.plan(deadline=300, stop_at=200, notice="c")
     assert (end.due(199), end.due(200)) == (False, True)
 
 

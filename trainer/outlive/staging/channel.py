@@ -94,9 +94,7 @@ class Channel:
         self._wait(select.POLLIN, None if timeout is None else time.monotonic() + timeout)
         try:
             # Not socket.recv_fds, which ignores its flags: a program started meanwhile would get the arena.
-            raw, ancillary, flags, _ = self._socket.recvmsg(
-                MAX_PACKET_BYTES + 1, _ROOM_FOR_FDS, socket.MSG_CMSG_CLOEXEC
-            )
+            raw, ancillary, flags, _ = self._read()
         except OSError as error:
             raise EOFError(_GONE) from error
         fds = _descriptors(ancillary)
@@ -120,6 +118,13 @@ class Channel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _read(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
+        try:
+            return self._socket.recvmsg(MAX_PACKET_BYTES + 1, _ROOM_FOR_FDS, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            # The other side closed and left unread what we sent. It is told once; then come its last words.
+            return self._socket.recvmsg(MAX_PACKET_BYTES + 1, _ROOM_FOR_FDS, socket.MSG_CMSG_CLOEXEC)
 
     def _wait(self, event: int, deadline: float | None) -> None:
         fd = self._socket.fileno()
