@@ -74,7 +74,7 @@ class Wrapped:
 
 
 class FailingStore(Wrapped):
-    """The ``at``-th request (from 0) meets ``failure``; after a kill, all that follow are refused by death too."""
+    """The ``at``-th request (from 0) meets ``failure``; after a kill no other request gets through."""
 
     def __init__(self, store: ObjectStore, *, at: int, failure: Failure) -> None:
         super().__init__(store)

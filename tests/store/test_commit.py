@@ -2,9 +2,9 @@ import threading
 from dataclasses import replace
 
 import pytest
+
 from fakes.checkpoints import IDENTITY, begin, image_of, keys, restored, snapshot
 from fakes.stores import BlockingStore, CountingStore, FailingStore, UnconditionalStore
-
 from outlive.errors import Cancelled, StateError, StoreError, Superseded, Unavailable
 from outlive.objects.memory import MemoryStore
 from outlive.store import layout
@@ -30,7 +30,7 @@ def test_a_committed_snapshot_is_restored_bit_for_bit(kind: type[MemoryStore]) -
 
 
 def test_the_manifest_is_the_last_thing_that_is_put() -> None:
-    """No manifest names a chunk whose put was not answered, and the lives are listed after it."""
+    """No manifest names a chunk whose put was not answered; the lives are listed last."""
     store = CountingStore(MemoryStore())
     committer = begin(store)
     store.seen.clear()
@@ -42,7 +42,7 @@ def test_the_manifest_is_the_last_thing_that_is_put() -> None:
 
 
 def test_unchanged_chunks_are_not_sent_again() -> None:
-    """A frozen base is uploaded once: in this life and, through the checkpoint it resumes from, in the next."""
+    """A frozen base is uploaded once, in this life and in those that resume from its checkpoints."""
     store = MemoryStore()
     first = begin(store)
     first.commit(snapshot(1, A, B))
@@ -144,7 +144,7 @@ def test_a_manifest_of_another_owner_means_superseded(kind: type[MemoryStore]) -
     committer = begin(store)
     committer.commit(snapshot(1, A))
     twin = Committer(store, replace(committer.life, nonce="f" * 32), parent=None)
-    with pytest.raises(Superseded, match="another owner"):
+    with pytest.raises(Superseded, match="was written by another owner"):
         twin.commit(snapshot(1, A))
 
 
@@ -171,7 +171,7 @@ def test_steps_only_grow() -> None:
 def test_a_commit_that_fails_anywhere_leaves_the_next_one_whole(
     kind: type[MemoryStore], failure: str
 ) -> None:
-    """Whichever request fails or loses its answer: the next save succeeds and restores, and so does the same again."""
+    """Whichever request fails or loses its answer: the same save again succeeds, and so does the next."""
     for again in (1, 2):
         for at in range(100):
             store = kind()
@@ -208,7 +208,7 @@ def test_a_failed_save_is_not_sent_all_over() -> None:
 
 
 def test_after_a_failed_save_a_restart_further_back_names_no_later_home() -> None:
-    """A trainer may crash and repeat steps: its manifest never points to a checkpoint that is later than itself."""
+    """A trainer may crash and repeat steps: no manifest points to a checkpoint later than itself."""
     store = MemoryStore()
     committer = begin(store)
     committer.commit(snapshot(1, A))

@@ -42,17 +42,6 @@ def test_cancelling_stops_between_two_items() -> None:
     assert 5 <= len(done) <= 8
 
 
-def test_an_iterator_that_fails_is_an_error_like_any_other() -> None:
-    """What can't be enumerated is not taken for done."""
-
-    def items() -> "iter[int]":  # type: ignore[valid-type]
-        yield 1
-        raise StoreError("listing broke off")
-
-    with pytest.raises(StoreError, match="broke off"):
-        each(items(), lambda item: None, workers=3)
-
-
 def test_a_tally_counts_from_many_threads() -> None:
     """No byte is lost between two threads, and the listener sees it grow."""
     seen: list[tuple[int, int, int]] = []

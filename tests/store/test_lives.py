@@ -2,9 +2,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from fakes.checkpoints import IDENTITY, begin, keys, later_life
 from fakes.stores import BlockingStore, FailingStore, LyingStore, UnconditionalStore
-
 from outlive.errors import ConfigError, Damaged, NotFound, StoreError, Superseded, Unavailable
 from outlive.objects.interface import ObjectStore
 from outlive.objects.memory import MemoryStore
@@ -97,7 +97,7 @@ def test_a_lost_answer_does_not_make_a_rival_of_ourselves() -> None:
 
 
 def test_a_claim_that_was_replaced_is_noticed() -> None:
-    """A store that ignores create-only after all gives a number to two; the first one finds out when it asks."""
+    """A store that ignores create-only after all gives a number to two; the first finds out."""
     store = LyingStore()
     slow = BlockingStore(store, stops=lambda action, key: action == "put")
     with ThreadPoolExecutor(1) as pool:

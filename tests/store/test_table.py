@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
-from fakes.checkpoints import table_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.checkpoints import table_of
 from outlive.errors import Damaged
 from outlive.store.document import encode
 from outlive.store.table import TensorEntry, TensorTable

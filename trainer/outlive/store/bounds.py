@@ -17,15 +17,13 @@ class Bounds:
     """What must stay, whatever the policy says."""
 
     protected: frozenset[CheckpointId]
-    in_use: frozenset[str]
-    """Keys of chunks that a commit under way may name without sending them."""
     up_to: CheckpointId | None
     """Chunks whose home is later than this stay: a commit under way may be sending them. None: all stay."""
     spare_chunks: str
     """Why no chunk goes at all; empty if some may."""
 
 
-def owners_bounds(owner: Committer, found: Survey, *, in_use: frozenset[str]) -> Bounds:
+def owners_bounds(owner: Committer, found: Survey) -> Bounds:
     """For the newest life itself, which knows what it relies on. It must have been acknowledged once."""
     if owner.acknowledged is None:
         raise StoreError(
@@ -37,7 +35,6 @@ def owners_bounds(owner: Committer, found: Survey, *, in_use: frozenset[str]) ->
     seen = [checkpoint for checkpoint in found.manifests if checkpoint.life == owner.life.number]
     return Bounds(
         protected=frozenset(ours),
-        in_use=in_use,
         up_to=max(seen, default=None),
         spare_chunks=_unreadable(found),
     )
@@ -61,7 +58,6 @@ def bounds_by_hand(store: ObjectStore, found: Survey, *, life: int, grace: timed
         spare = spare or f"life {life} resumed from {parent}, which can't be read"
     return Bounds(
         protected=frozenset({parent} if parent else ()),
-        in_use=frozenset(),
         up_to=CheckpointId(life - 1, MAX_STEP) if life > 1 else None,
         spare_chunks=spare,
     )

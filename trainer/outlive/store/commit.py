@@ -64,12 +64,6 @@ class Committer:
         self.acknowledged: Manifest | None = None
         """The newest one that was acknowledged."""
 
-    def in_use(self) -> set[str]:
-        """The keys of chunks that the next checkpoint may name without sending them: not to be removed."""
-        with self._guard:
-            known = list(self._known.values())
-        return {layout.chunk(self.life.run, blob.home, blake3=blob.blake3) for blob in known}
-
     def commit(
         self, snapshot: Snapshot, *, progress: Progress | None = None, cancelled: Cancel | None = None
     ) -> Committed:

@@ -82,8 +82,8 @@ def restore_newest(
 ) -> Restored | None:
     """The newest whole checkpoint of ``run``, in memory; None if the run has none at all.
 
-    Each checkpoint that is passed over is told to ``on_damaged``. When all were, ``Damaged`` is raised: to begin
-    from zero then is for a person to decide. ``allocate`` is asked for each attempt.
+    Each checkpoint that is passed over is told to ``on_damaged``. When all were, ``Damaged``: only a person
+    may decide to begin from zero then. ``allocate`` is asked for each attempt.
     """
     last: Damaged | NotFound | None = None
     for checkpoint in checkpoints(store, run):

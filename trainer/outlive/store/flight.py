@@ -1,7 +1,7 @@
 """Many transfers in flight: the first error wins, the others stop soon, and nothing is left running."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -21,7 +21,7 @@ def workers_for(store: ObjectStore, *, most: int = _MOST) -> int:
 
 
 def each(
-    items: Iterable[Item], work: Callable[[Item], None], *, workers: int, cancelled: Cancel | None = None
+    items: Collection[Item], work: Callable[[Item], None], *, workers: int, cancelled: Cancel | None = None
 ) -> None:
     """Do ``work`` on every item, ``workers`` at once; return when all is done.
 
@@ -47,9 +47,10 @@ def each(
             errors.append(error)
             stop.set()
 
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="outlive-flight") as pool:
+    flying = max(1, min(workers, len(items)))
+    with ThreadPoolExecutor(max_workers=flying, thread_name_prefix="outlive-flight") as pool:
         try:
-            for future in [pool.submit(fly) for _ in range(workers)]:
+            for future in [pool.submit(fly) for _ in range(flying)]:
                 future.result()
         finally:
             stop.set()  # also when the wait itself was interrupted: leaving the pool waits for the workers

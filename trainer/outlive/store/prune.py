@@ -46,14 +46,9 @@ def plan_prune(
     ``owner`` is the committer of the newest life, in its own process. Without one (by hand, from any machine)
     nothing goes that a life at work may rely on.
     """
-    in_use = frozenset(owner.in_use() if owner else ())  # first: what comes into use later has a later home
     life = owner.life.number if owner else newest_life(store, run)
     found = survey(store, run)
-    bounds = (
-        owners_bounds(owner, found, in_use=in_use)
-        if owner
-        else bounds_by_hand(store, found, life=life, grace=grace)
-    )
+    bounds = owners_bounds(owner, found) if owner else bounds_by_hand(store, found, life=life, grace=grace)
     everything = tuple(sorted(found.written))
     if isinstance(bounds, str) or not found.whole.intersection(found.order):
         why = bounds if isinstance(bounds, str) else "no checkpoint is whole"
@@ -71,7 +66,7 @@ def prune(
 ) -> Plan:
     """Remove it: manifests first, then the chunks that no manifest named before that either.
 
-    The lives are listed again before each batch: ``Superseded`` (by hand ``StoreError``) if there is a newer one.
+    The lives are listed again before each batch: ``Superseded``, by hand ``StoreError``, if one has come.
     """
     plan = plan_prune(store, run, keep, owner=owner, grace=grace)
 
@@ -94,12 +89,12 @@ def _going(
     """The checkpoints that go, and what to say about those that stay although nobody can use them."""
     whole = [checkpoint for checkpoint in found.order if checkpoint in found.whole]
     abandoned = sorted(found.whole.difference(found.order), reverse=True)
-    staying = retained(_saved(found, whole), keep, protected=bounds.protected)
+    staying = retained(_saved(found, whole), keep)
     # Whoever went back may want to come back again: for a while, and as long as there is little else.
-    staying |= retained(_saved(found, whole + abandoned), Keep(last=keep.last))
+    staying |= retained(_saved(found, whole + abandoned), Keep(last=keep.last), protected=bounds.protected)
     if found.rewound_at is not None and found.now - found.rewound_at <= grace:
         staying |= set(abandoned)
-    going = {*whole, *abandoned} - staying - bounds.protected
+    going = {*whole, *abandoned} - staying
     notes = []
     for checkpoint in sorted(found.manifests.keys() - found.whole):
         old = found.now - found.written[checkpoint] > grace
@@ -114,7 +109,8 @@ def _is_broken(store: ObjectStore, found: Survey, checkpoint: CheckpointId) -> b
     """Ask for a chunk that was not listed: a listing that leaves something out must not cost a checkpoint."""
     for key, blob in lacks(found.manifests[checkpoint], found.chunks):
         try:
-            store.get(key, at_most=blob.bytes)
+            if len(store.get(key, at_most=blob.bytes)) != blob.bytes:
+                return True
         except (Damaged, NotFound):
             return True
     return False
@@ -129,7 +125,7 @@ def _with_chunks(plan: Plan, found: Survey, *, bounds: Bounds, grace: timedelta)
     going_bytes = later_bytes = 0
     for key, info in found.chunks.items():
         home = layout.parse_chunk(plan.run, key)
-        spared = bounds.spare_chunks or key in named or key in bounds.in_use
+        spared = bounds.spare_chunks or key in named
         old = found.now - info.modified > grace
         if not spared and old and home and bounds.up_to and home[0] <= bounds.up_to:
             going.append(key)

@@ -44,27 +44,22 @@ def put_request(
     """Ask. ``deadline`` counts from ``store.now()``; ``life`` is usually ``newest_life(store, run)``."""
     layout.check_run_name(run)
     now = store.now()
-    request = Request(
-        id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(6)}",
-        kind=kind,
-        life=life,
-        deadline=deadline,
-        asked_at=now,
-        by=printable(by),
-    )
+    request = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
+    key = layout.inbox(run, request)
     body = encode(
         "request",
         {
-            "id": request.id,
-            "kind": request.kind,
-            "life": request.life,
+            "id": request,
+            "kind": kind,
+            "life": life,
             "deadline": stamp(deadline) if deadline else None,
-            "asked_at": stamp(request.asked_at),
-            "by": request.by,
+            "asked_at": stamp(now),
+            "by": printable(by),
         },
     )
-    store.put(layout.inbox(run, request.id), body, create_only=store.limits.create_only)
-    return request
+    asked = _request(body, request, where=key)  # what the other side will read, so a mistake shows here
+    store.put(key, body)
+    return asked
 
 
 def read_requests(

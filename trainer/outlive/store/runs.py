@@ -30,7 +30,7 @@ class RunSummary:
 
 
 def runs(store: ObjectStore) -> Iterator[str]:
-    """The names of all runs, in order: names below which a life was claimed or a checkpoint lies."""
+    """All runs, in the order of their keys: names below which a life was claimed or a checkpoint lies."""
     after = ""
     while True:
         run = _next_name(store, after)
