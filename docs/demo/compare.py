@@ -4,13 +4,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from lives import Losses
+from outlive.objects.interface import ObjectStore
 from outlive.objects.location import open_store
 from outlive.store.fetch import fetch
 from outlive.store.newest import checkpoints, read_manifest
 from outlive.store.table import TensorTable
-
-from lives import Losses
-from outlive.objects.interface import ObjectStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

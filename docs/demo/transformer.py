@@ -85,11 +85,11 @@ def main() -> None:
                 logits = model(batch[:, :-1])
                 loss = functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
                 optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 scheduler.step()
                 run.state.best = min(run.state.best, loss.item())
-                log.write(f"{run.steps + 1} {loss.item().hex()}\n")
+                log.write(f"{run.steps + 1} {float(loss.detach()).hex()}\n")
                 run.step(loss=loss)
 
 

@@ -29,9 +29,11 @@ from outlive.store.verify import verify
 
 Victim = Literal["trainer", "agent", "both"]
 
-EPOCHS, PAUSE_SECONDS, EVERY = 45, 0.02, 5
+EPOCHS, PAUSE_SECONDS = 45, 0.02
+EVERY = 7
+"""Not a divisor of the steps: the last save is then the one at the end, in every run."""
 KILLS_A_ROUND = 10
-LONGEST_LIFE_SECONDS = 9.0
+LONGEST_LIFE_SECONDS = 8.0
 SAVED = re.compile(rb"saved step ([0-9,]+)")
 
 
@@ -126,7 +128,9 @@ def check(store: Path, run: str, journal: Path, tally: Tally) -> None:
     if found:
         report = verify(opened, read_manifest(opened, run, found[0]))
         tally.bytes_checked += report.bytes
-        tally.problems += [f"{run} {found[0]}: {problem.key}: {problem.message}" for problem in report.problems]
+        tally.problems += [
+            f"{run} {found[0]}: {problem.key}: {problem.message}" for problem in report.problems
+        ]
 
 
 def end_state(store: Path, run: str) -> tuple[CheckpointId, bytes, object]:
@@ -183,9 +187,8 @@ def main() -> int:
     options = arguments.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
     draw = random.Random(seed)  # noqa: S311 - where to strike, not a secret
-    victims: list[Victim] = (
-        ["trainer"] * options.trainer + ["agent"] * options.agent + ["both"] * options.both
-    )
+    counts: dict[Victim, int] = {"trainer": options.trainer, "agent": options.agent, "both": options.both}
+    victims = [victim for victim, count in counts.items() for _ in range(count)]
     draw.shuffle(victims)
     print(f"seed {seed}", flush=True)
     began = time.monotonic()

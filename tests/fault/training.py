@@ -42,7 +42,7 @@ def main() -> None:
             for samples, labels in run.batches(loader):
                 loss = nn.functional.cross_entropy(model(samples), labels)
                 optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 run.state.seen += len(samples)
                 run.state.losses.append(loss.item())
