@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -161,13 +162,19 @@ def test_signal_before_any_step(agent: AgentDouble) -> None:
 
 def test_forked_children_can_still_be_terminated(agent: AgentDouble) -> None:
     """The handlers are this process's own: a forked child dies of SIGTERM as it would without them."""
+    ready, write = os.pipe()
     with outlive.attach(**small()):
         child = os.fork()
         if child == 0:
-            signal.pause()
+            os.write(write, b"!")
+            for _ in range(1000):
+                time.sleep(0.01)  # to have bytecodes at which a handler can run
             os._exit(0)
+        os.read(ready, 1)  # a signal that comes while Python still sets up the child is lost
         os.kill(child, signal.SIGTERM)
         _, status = os.waitpid(child, 0)
+    os.close(ready)
+    os.close(write)
     assert os.WIFSIGNALED(status)
 
 
