@@ -415,6 +415,14 @@ def test_random_data_does_not_disturb_the_training() -> None:
     assert rngs(Noisy()) == rngs(Still(9))
 
 
+def test_a_data_sets_own_generator_stays_where_it_is() -> None:
+    """It may serve the training as well; and with workers it would not advance here either."""
+    data = OwnNoise()
+    before = repr(data.rng.bit_generator.state)
+    unbroken(lambda life: life.step(*life.batches(DataLoader(data, batch_size=2))))
+    assert before == repr(data.rng.bit_generator.state)
+
+
 def test_two_batches_never_get_the_same_random_numbers() -> None:
     """Each batch of each epoch is augmented in its own way."""
     seen: list[float] = []

@@ -135,6 +135,13 @@ def shared_generator(life: Life) -> None:
             life.step(epoch, batch)
 
 
+def made_anew(life: Life) -> None:
+    """Each epoch makes its loader, whose generator always begins the same."""
+    for epoch in life.epochs(4):
+        for batch in life.batches(loader(generator=torch.Generator().manual_seed(1))):
+            life.step(epoch, batch)
+
+
 SCRIPTS = [
     warm_up_then_main,
     without_epochs,
@@ -166,6 +173,40 @@ def test_a_life_of_a_life_goes_on(script: Callable[[Life], None]) -> None:
         if not life.saved:
             break
     assert whole.lines == lines
+
+
+def test_a_loader_that_is_made_anew_begins_anew() -> None:
+    """Known from the second epoch on; before that, its generator is taken to go on."""
+    check(made_anew, places=range(5, 16))
+
+
+def test_an_epoch_begins_with_its_own_random_numbers() -> None:
+    """What the script draws before its first loop is what it drew in the life that was saved there."""
+
+    def script(life: Life) -> None:
+        data = loader()
+        for _ in life.epochs(3):
+            life.note(torch.rand(1))
+            for batch in life.batches(data):
+                life.step(batch)
+
+    check(script, places=(0, 4, 8))
+
+
+def test_what_is_done_between_two_loops_is_done_again() -> None:
+    """From where the random numbers stood when it was saved."""
+    times = 2
+
+    def script(life: Life) -> None:
+        for batch in life.batches([1, 2]):
+            life.note(batch)
+        for _ in range(times):
+            life.step("between")
+
+    whole = unbroken(script)
+    times = 1
+    again = Life(whole.saved[0]).run(script)
+    assert (again.lines, again.continued) == (whole.lines[-1:], 1)
 
 
 def test_more_epochs_than_before_train_on() -> None:

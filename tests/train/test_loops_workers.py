@@ -6,6 +6,7 @@ import os
 import random
 import select
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from subprocess import PIPE, Popen
@@ -142,6 +143,46 @@ def test_an_iterable_data_set_goes_on_with_as_many_workers(stay: bool) -> None:
     check(script(make), workers=2, places=(0, 2, 6))
 
 
+@pytest.mark.parametrize("stay", [False, True])
+def test_workers_of_an_iterable_data_set_draw_anew_in_each_loop(stay: bool) -> None:
+    """No two items of two epochs get the same random numbers."""
+    seen: list[float] = []
+
+    def run(life: Life) -> None:
+        loader = DataLoader(Shared(), batch_size=None, num_workers=2, persistent_workers=stay)
+        for _ in life.epochs(2):
+            seen.extend(item[1].item() for item in life.batches(loader))
+
+    unbroken(run)
+    assert len(set(seen)) == 18
+
+
+def test_one_loader_serves_two_loops_at_once() -> None:
+    """Also if its workers persist, which torch itself does not allow."""
+
+    def run(life: Life) -> None:
+        loader = persistent(life.workers)
+        for one, other in zip(life.batches(loader), life.batches(loader), strict=True):
+            life.step(one, other)
+
+    assert unbroken(run, workers=1).lines == unbroken(run).lines
+
+
+class Seeds(Noisy):
+    """Says what its worker was seeded with."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        info = get_worker_info()
+        assert info is not None
+        return torch.tensor(info.seed)
+
+
+def test_a_workers_own_seed_is_the_loops() -> None:
+    """What a worker_init_fn makes of it is the same in the next life, and another in the next epoch."""
+    whole = check(script(lambda workers: DataLoader(Seeds(), batch_size=5, num_workers=1)), places=(0, 1))
+    assert len({line.partition("]")[0] for line in whole.lines}) == 2
+
+
 class Witness(Noisy):
     """Says what it sees in its worker."""
 
@@ -155,6 +196,7 @@ class Witness(Noisy):
         assert info.dataset is self
         ignored = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)]
         assert ignored == [signal.SIG_IGN] * 3
+        assert signal.set_wakeup_fd(-1) == -1
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
         return torch.tensor([info.id, self.greeted])
 
@@ -174,7 +216,14 @@ def test_a_worker_looks_as_ever() -> None:
         for batch in life.batches(loader):
             life.note(batch)
 
-    assert unbroken(run).lines == ["[[[0, 0]]]", "[[[1, 1]]]"] * 2
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        before = signal.set_wakeup_fd(ours.fileno())
+        try:
+            assert unbroken(run).lines == ["[[[0, 0]]]", "[[[1, 1]]]"] * 2
+        finally:
+            signal.set_wakeup_fd(before)
 
 
 def test_close_ends_all_workers() -> None:
