@@ -22,7 +22,7 @@ def make_model() -> nn.Module:
 def accuracy(model: nn.Module, points: Tensor, labels: Tensor) -> float:
     model.eval()
     with torch.no_grad():
-        right = (model(points).argmax(dim=1) == labels).float().mean().item()
+        right: float = (model(points).argmax(dim=1) == labels).float().mean().item()
     model.train()
     return right
 

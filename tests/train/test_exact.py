@@ -169,7 +169,7 @@ def test_plain_values(agent: AgentDouble) -> None:
         return SimpleNamespace(model=nn.Linear(1, 1), best=math.inf, seen={1: []}, sum=torch.zeros(2))
 
     def step(objects: SimpleNamespace, run: Any) -> float:
-        value = random.random()  # noqa: S311
+        value = random.random()
         run.state.best = min(run.state.best, value)
         run.state.seen[1].append(value)
         run.state.sum += value

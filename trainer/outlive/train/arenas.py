@@ -1,13 +1,17 @@
 """The trainer's memory for snapshots: whose it is at the moment, and what lies where in it."""
 
+import math
 import os
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
 from outlive.staging.arena import Arena, notes_to_fd
-from outlive.staging.messages import ArenaOffer, Reason, SnapshotTaken
+from outlive.staging.messages import ArenaOffer, SnapshotTaken
+from outlive.train import environment
+from outlive.train.boundary import Stand, Want
 from outlive.train.layout import Layout
 from outlive.train.link import Link
 from outlive.train.snapshot import Plan
@@ -33,18 +37,7 @@ class Arenas:
                 return arena
         return None
 
-    def hand_over(
-        self,
-        plan: Plan,
-        *,
-        arena: int,
-        step: int,
-        epoch: int | None,
-        reason: Reason,
-        stop: bool,
-        metrics: Mapping[str, float],
-        environment: Mapping[str, str],
-    ) -> int:
+    def hand_over(self, plan: Plan, want: Want, *, arena: int, stand: Stand) -> int:
         """Copy the snapshot and give it to the agent; its number. ``EOFError`` if the agent has gone."""
         windows = self._windows_for(plan.layout, arena)
         number = self.number + 1
@@ -56,16 +49,16 @@ class Arenas:
         packet = SnapshotTaken(
             number=number,
             arena=arena,
-            step=step,
-            epoch=epoch,
-            reason=reason,
+            step=stand.step,
+            epoch=stand.epoch,
+            reason=want.reason,
             bytes=plan.layout.size,
             table=len(plan.layout.table),
             values=len(plan.values),
-            metrics=metrics,
-            environment=environment,
+            metrics=_numbers(stand.metrics),
+            environment=environment.describe(),
             copy_seconds=took / 1e9,
-            stop=stop,
+            stop=want.stop,
         )
         notes = notes_to_fd(plan.layout.table, plan.values)
         try:
@@ -104,3 +97,16 @@ class Arenas:
         windows = layout.windows(memory.view)
         self._windows[arena] = (layout, windows)
         return windows
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics as numbers. Only here is a device waited for; what is no finite number is left out."""
+    numbers = {}
+    for name, value in metrics.items():
+        try:
+            number = float(value)
+        except (TypeError, ValueError, RuntimeError):  # several elements, text, or a freed graph
+            continue
+        if math.isfinite(number):
+            numbers[name] = number
+    return numbers

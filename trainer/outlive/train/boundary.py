@@ -2,6 +2,7 @@
 
 import time
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,15 @@ class Want:
         if self.stop and not newer.stop:
             return Want(reason=self.reason, stop=True, serial=max(self.serial, newer.serial))
         return Want(reason=newer.reason, stop=newer.stop, serial=max(self.serial, newer.serial))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """Where the loop stands."""
+
+    step: int
+    epoch: int | None
+    metrics: Mapping[str, Any]
 
 
 class Pace:

@@ -1,12 +1,10 @@
 """How a run is left: finished, stopped on purpose, or by an exception."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from outlive.errors import StateError
 from outlive.staging.messages import Outcome
-from outlive.train.boundary import Want
+from outlive.train.boundary import Stand, Want
 from outlive.train.requests import Requests
 from outlive.train.saving import Saving, say
 
@@ -17,9 +15,7 @@ class Ending:
 
     saving: Saving
     requests: Requests
-    step: int
-    epoch: int | None
-    metrics: Mapping[str, Any]
+    stand: Stand
     whole: bool
     """Whether the state is still that of the last boundary."""
 
@@ -38,8 +34,12 @@ class Ending:
         if saving.link.lost:
             saving.succeed(at_once=True)
         try:
-            if self.step != saving.step and saving.wait_free() and not self._save(Want(reason="finished")):
-                say(f"the state after step {self.step} could not be handed to an agent")
+            if (
+                self.stand.step != saving.step
+                and saving.wait_free()
+                and not self._save(Want(reason="finished"))
+            ):
+                say(f"the state after step {self.stand.step} could not be handed to an agent")
         except StateError as why:
             say(f"Error: the final state can't be saved:\n{why}")
             say(f"Try: {why.hint}")
@@ -49,20 +49,20 @@ class Ending:
     def _rescue(self, error: BaseException) -> None:
         saving = self.saving
         name = type(error).__name__
-        if self.whole and self.step != saving.step and saving.link.refused is None:
+        if self.whole and self.stand.step != saving.step and saving.link.refused is None:
             if saving.link.lost:
                 saving.succeed(at_once=True)
             try:
                 if self._save(Want(reason="exception", stop=True)) and saving.secure(urgent=True):
-                    say(f"{name} while fetching data: step {self.step}, the last whole one, is saved")
+                    say(f"{name} while fetching data: step {self.stand.step}, the last whole one, is saved")
                     return
             except StateError as why:
                 say(f"Error: the state can't be saved:\n{why}")
-        if saving.step == self.step and self.whole:
-            say(f"{name}: step {self.step} is saved")
+        if saving.step == self.stand.step and self.whole:
+            say(f"{name}: step {self.stand.step} is saved")
         else:
             stands = f"the save of step {saving.step} stands" if saving.any else "nothing is saved yet"
-            say(f"{name} on the way to step {self.step + 1}: {stands}")
+            say(f"{name} on the way to step {self.stand.step + 1}: {stands}")
 
     def _save(self, want: Want) -> bool:
-        return self.saving.save(want, step=self.step, epoch=self.epoch, metrics=self.metrics)
+        return self.saving.save(want, self.stand)

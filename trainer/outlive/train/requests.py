@@ -1,11 +1,10 @@
 """Who asked for a save, and what comes of it at a boundary."""
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from outlive.errors import StateError
 from outlive.staging.control import W_EVERY_STEPS, W_SERIAL
-from outlive.train.boundary import Want
+from outlive.train.boundary import Stand, Want
 from outlive.train.saving import Saving, say
 from outlive.train.stop import EXIT_RESUME, EXIT_SAVE_FAILED, EXIT_SUPERSEDED, Signals
 
@@ -47,7 +46,7 @@ class Requests:
             or link.refused is not None
         )
 
-    def serve(self, *, step: int, epoch: int | None, metrics: Mapping[str, Any], half_done: bool) -> None:
+    def serve(self, stand: Stand, *, half_done: bool) -> None:
         """Do what is due. ``SystemExit`` if that was to stop."""
         self._collect()
         self._stay_attached()
@@ -61,7 +60,7 @@ class Requests:
             return
         self._half_done = 0
         try:
-            done = self._saving.save(want, step=step, epoch=epoch, metrics=metrics)
+            done = self._saving.save(want, stand)
         except StateError as why:
             self._complain(why)
             if want.stop:
@@ -72,9 +71,9 @@ class Requests:
             if want.serial:
                 self._saving.link.page.honoured = want.serial
             if want.stop:
-                self._stop(want, step=step, epoch=epoch, metrics=metrics)
+                self._stop(want, stand)
         elif want.stop and self._saving.link.lost:
-            self.serve(step=step, epoch=epoch, metrics=metrics, half_done=False)
+            self.serve(stand, half_done=False)
 
     def _collect(self) -> None:
         page = self._saving.link.page
@@ -113,16 +112,16 @@ class Requests:
         elif stopping or parent_died:
             self._leave(EXIT_SAVE_FAILED)
 
-    def _stop(self, want: Want, *, step: int, epoch: int | None, metrics: Mapping[str, Any]) -> NoReturn:
+    def _stop(self, want: Want, stand: Stand) -> NoReturn:
         safe = self._saving.secure(urgent=True)
         if not safe and self._saving.link.lost and self._saving.succeed(at_once=True):
-            self._saving.save(want, step=step, epoch=epoch, metrics=metrics)
+            self._saving.save(want, stand)
             safe = self._saving.secure(urgent=True)
         if self._saving.link.refused is not None:
             say(f"Error: {self._saving.link.refused.message}")
             self._leave(EXIT_SUPERSEDED)
         if not safe:
-            say(f"stopped after step {step}, which is not saved: {self._saving.failure()}")
+            say(f"stopped after step {stand.step}, which is not saved: {self._saving.failure()}")
         self._leave(EXIT_RESUME if safe else EXIT_SAVE_FAILED)
 
     def _leave(self, code: int) -> NoReturn:

@@ -10,7 +10,7 @@ from outlive.errors import ConfigError, OutliveError
 from outlive.staging.messages import Outcome
 from outlive.store.layout import CheckpointId
 from outlive.train import environment, rng, settings
-from outlive.train.boundary import Accumulation, Pace
+from outlive.train.boundary import Accumulation, Pace, Stand
 from outlive.train.ending import Ending
 from outlive.train.helper import attach_agent
 from outlive.train.link import Given, Link, RefusedError, Stopped
@@ -155,9 +155,7 @@ class Run:
         return Ending(
             saving=self._saving,
             requests=self._requests,
-            step=self._steps,
-            epoch=self._loops.epoch,
-            metrics=self._metrics,
+            stand=self._stand(),
             whole=self._loops.fetching and not self._accumulation.half_done(between=True),
         )
 
@@ -222,9 +220,10 @@ class Run:
 
     def _save(self, *, between: bool) -> None:
         half_done = self._accumulation.half_done(between=between)
-        self._requests.serve(
-            step=self._steps, epoch=self._loops.epoch, metrics=self._metrics, half_done=half_done
-        )
+        self._requests.serve(self._stand(), half_done=half_done)
+
+    def _stand(self) -> Stand:
+        return Stand(step=self._steps, epoch=self._loops.epoch, metrics=self._metrics)
 
     def _first_boundary(self) -> None:
         """What can be known only now: whether the state can be saved at all, and what was forgotten."""

@@ -1,6 +1,5 @@
 """One way to save, whatever the reason: capture, plan, copy, hand over. Also: what if the agent is gone."""
 
-import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -9,9 +8,8 @@ from typing import Any
 from outlive.errors import OutliveError
 from outlive.staging.arena import Arena
 from outlive.staging.messages import Committed, Ended, Failed, Outcome, Refused
-from outlive.train import environment
 from outlive.train.arenas import Arenas
-from outlive.train.boundary import Want
+from outlive.train.boundary import Stand, Want
 from outlive.train.helper import let_go, succeed_agent
 from outlive.train.layout import Layout
 from outlive.train.link import Link, RefusedError
@@ -52,9 +50,9 @@ class Saving:
         """``StateError`` now rather than at the first save, if the state cannot be kept."""
         self._layout = plan(self._capture(), self._layout).layout
 
-    def save(self, want: Want, *, step: int, epoch: int | None, metrics: Mapping[str, Any]) -> bool:
+    def save(self, want: Want, stand: Stand) -> bool:
         """Take the snapshot, if there is anything new to save. False if it has to wait."""
-        if step == self.step:
+        if stand.step == self.step:
             return True
         arena = None if self.link.lost else self._arenas.free(stop=want.stop)
         if arena is None:
@@ -62,20 +60,11 @@ class Saving:
         snapshot = plan(self._capture(), self._layout)
         self._layout = snapshot.layout
         try:
-            self._arenas.hand_over(
-                snapshot,
-                arena=arena,
-                step=step,
-                epoch=epoch,
-                reason=want.reason,
-                stop=want.stop,
-                metrics=_numbers(metrics),
-                environment=environment.describe(),
-            )
+            self._arenas.hand_over(snapshot, want, arena=arena, stand=stand)
         except EOFError:
             self.link.lost = True
             return False
-        self._before, self.step = self.step, step
+        self._before, self.step = self.step, stand.step
         return True
 
     def wait_free(self) -> bool:
@@ -146,16 +135,3 @@ class Saving:
                 say(f"waiting for {what} ({now - began:.0f} s so far)")
                 said = now
         return True
-
-
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Metrics as numbers. Only here is a device waited for; what is no finite number is left out."""
-    numbers = {}
-    for name, value in metrics.items():
-        try:
-            number = float(value)
-        except (TypeError, ValueError, RuntimeError):  # several elements, text, or a freed graph
-            continue
-        if math.isfinite(number):
-            numbers[name] = number
-    return numbers

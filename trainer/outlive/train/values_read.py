@@ -1,7 +1,6 @@
 """Reads what ``values`` wrote. Others write to a store too, so every surprise in it is ``Damaged``."""
 
 import base64
-import binascii
 import collections
 import json
 import re
@@ -28,7 +27,7 @@ def decode(document: Json, tensors: Sequence[object]) -> Any:
     """The tree that was encoded, with `tensors[i]` wherever the i-th tensor was."""
     try:
         return _Decoder(tensors).decode(document, 0)
-    except (ValueError, TypeError, IndexError, binascii.Error, struct.error) as why:
+    except (ValueError, TypeError, LookupError, ArithmeticError, struct.error) as why:
         raise Damaged(f"the values are not what outlive writes: {why}") from None
 
 
