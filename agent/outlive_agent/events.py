@@ -115,6 +115,14 @@ class SupersededSeen:
     error: OutliveError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faulted:
+    """One of the agent's own threads died of something nobody expected."""
+
+    thread: str
+    error: BaseException
+
+
 Event: TypeAlias = (
     LifeClaimed
     | StateReady
@@ -129,6 +137,7 @@ Event: TypeAlias = (
     | Uploaded
     | UploadFailed
     | SupersededSeen
+    | Faulted
 )
 Events: TypeAlias = "SimpleQueue[Event]"
 """A SimpleQueue: its ``put`` may be called from a signal handler that interrupted its ``get``."""

@@ -18,6 +18,7 @@ from outlive_agent.events import (
     ChildExited,
     Event,
     Events,
+    Faulted,
     LifeClaimed,
     Noticed,
     PacketCame,
@@ -95,6 +96,7 @@ class Guard:
             Uploaded: self._on_uploaded,
             UploadFailed: self._on_upload_failed,
             SupersededSeen: self._on_superseded,
+            Faulted: _raise,
         }
 
     def run(self) -> Exit:
@@ -363,3 +365,8 @@ class Guard:
         if self._watch is not None:
             self._watch.close()
         self._place.lock.release()
+
+
+def _raise(event: Faulted) -> None:
+    """An agent that lost a part of itself must not pretend to guard: its trainer finds another one."""
+    raise RuntimeError(f"the agent's thread {event.thread} has a fault") from event.error

@@ -50,6 +50,9 @@ class LifeStory:
     def reached_step(self) -> int | None:
         """The last step that it is known to have reached."""
         steps = [number(event, "step") for event in self.events] + [found.step for found in self.checkpoints]
+        resumed = self.after.adoption.checkpoint if self.after and self.after.adoption else None
+        if resumed is not None and resumed.life == self.number:
+            steps.append(resumed.step)  # pruned since
         return max((int(step) for step in steps if step is not None), default=self.from_step)
 
     @property

@@ -18,7 +18,7 @@ from outlive.store.lives import Identity, Life
 from outlive_agent import config as configuration
 from outlive_agent.beginning import Beginning
 from outlive_agent.config import Config
-from outlive_agent.events import Events, Post, Signalled
+from outlive_agent.events import Events, Faulted, Post, Signalled
 from outlive_agent.exits import Exit
 from outlive_agent.guard import Guard
 from outlive_agent.job import Job, Place
@@ -93,6 +93,7 @@ def _guard(
     beginning = Beginning(job, place, post=events.put, identity=identity)
     guard = Guard(job, place, supervisor=supervisor, events=events, beginning=beginning)
     _listen_to_signals(events.put)
+    threading.excepthook = lambda fault: events.put(_faulted(fault))
     try:
         return guard.run()
     finally:
@@ -100,6 +101,11 @@ def _guard(
         place.notify.close()
         if place.directory.name.endswith(str(os.getpid())):
             shutil.rmtree(place.directory, ignore_errors=True)
+
+
+def _faulted(fault: threading.ExceptHookArgs) -> Faulted:
+    name = fault.thread.name if fault.thread is not None else "unknown"
+    return Faulted(thread=name, error=fault.exc_value or fault.exc_type())
 
 
 def _job(
