@@ -3,13 +3,12 @@
 import contextlib
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from outlive.errors import ProtocolError
 from outlive.staging.arena import Arena, Notes, notes_to_fd, read_notes
-from outlive.staging.channel import Channel, Listener
+from outlive.staging.channel import Channel, Listener, connect
 from outlive.staging.control import ControlPage
 from outlive.staging.messages import (
     Accepted,
@@ -95,7 +94,7 @@ class AgentDouble:
         if self._channel is not None:
             self._channel.close()
         with contextlib.suppress(OSError, ProtocolError):
-            Channel.close(_knock(self.path))
+            connect(self.path).close()
         self._thread.join(WAIT_SECONDS)
         self._listener.close()
 
@@ -181,25 +180,12 @@ class AgentDouble:
         assert self.page is not None
         self.page.free(message.arena, message.number)
         if self.fail:
-            channel.send(Failed(number=message.number, message=self.fail))
-            return
-        self.kept.append(Kept(packet=message, image=image, notes=notes, life=self.life))
-        channel.send(
-            Committed(
-                number=message.number,
-                life=self.life,
-                step=message.step,
-                bytes=message.bytes,
-                sent=message.bytes,
-                seconds=0.0,
+            answer: Message = Failed(number=message.number, message=self.fail)
+        else:
+            self.kept.append(Kept(packet=message, image=image, notes=notes, life=self.life))
+            size = message.bytes
+            answer = Committed(
+                number=message.number, life=self.life, step=message.step, bytes=size, sent=size, seconds=0.0
             )
-        )
-
-
-def _knock(path: Path) -> Channel:
-    from outlive.staging.channel import connect
-
-    return connect(path)
-
-
-Stop = Callable[[], None]
+        with contextlib.suppress(EOFError):  # it may have said that it ended, and be gone
+            channel.send(answer)
