@@ -10,7 +10,7 @@ from torch import nn
 
 import outlive
 from outlive.errors import StateError
-from train.agent_double import AgentDouble
+from train.agent_double import WAIT_SECONDS, AgentDouble
 from train.steps import descend, reasons, settled, small, steps
 
 
@@ -293,3 +293,23 @@ def test_a_last_save_that_fails_is_said(agent: AgentDouble, capsys: pytest.Captu
     with outlive.attach(**small()) as run:
         run.step()
     assert "the final state is not stored: the store is full" in capsys.readouterr().err
+
+
+def test_a_failed_save_is_no_save(agent: AgentDouble) -> None:
+    """A stop at the very step whose save has failed saves that step again."""
+    agent.every_steps = 1
+    agent.fail = "the store is full"
+
+    def loop() -> None:
+        with outlive.attach(**small()) as run:
+            for _ in run.epochs(2):
+                run.step()
+                assert run._saving.link.wait(lambda: bool(run._saving.link.results), seconds=WAIT_SECONDS)
+                agent.fail = ""
+                agent.asked.ask("notice", stop=True)
+
+    with pytest.raises(SystemExit) as stopped:
+        loop()
+    assert stopped.value.code == 75
+    assert [kept.packet.step for kept in agent.kept] == [1]
+    assert steps(agent) == [1, 1]

@@ -52,6 +52,8 @@ class Saving:
 
     def save(self, want: Want, stand: Stand) -> bool:
         """Take the snapshot, if there is anything new to save. False if it has to wait."""
+        if isinstance(self.link.results.get(self._arenas.number), Failed):
+            self.step = self._before
         if stand.step == self.step:
             return True
         arena = None if self.link.lost else self._arenas.free(stop=want.stop)
