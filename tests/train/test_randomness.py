@@ -19,7 +19,7 @@ def draw_all() -> tuple[float, float, float]:
 
 
 def test_nothing_has_happened_outside() -> None:
-    """Whatever is drawn or seeded aside, an error too: outside the numbers go on, with the Gaussian held back."""
+    """Whatever is drawn or seeded aside: outside the numbers go on, with the Gaussian held back."""
     seed_all(4)
     before = rng_digest()
     bits = numpy.random.mtrand.get_bit_generator()
