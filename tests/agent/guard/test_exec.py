@@ -109,6 +109,16 @@ def test_agent_killed(machine: Machine) -> None:
     ]
 
 
+def test_command_ends_with_a_killed_agent(machine: Machine) -> None:
+    """A command whose agent is killed is asked to stop by the kernel, attached or not."""
+    run = machine.exec(command=["sleep", "1000"])
+    wait_until(lambda: len(children(run.process.pid)) == 1, what="the command has started")
+    (child,) = children(run.process.pid)
+    wait_until(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes(), what="it is the command")
+    run.process.kill()
+    wait_until(lambda: not _alive(child), what="the command is gone")
+
+
 def test_both_killed(machine: Machine) -> None:
     """When everything is killed at once, the next start resumes from the last checkpoint."""
     run = machine.exec("--steps", "100000")
