@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+import outlive
 from train.agent_double import AgentDouble
-from train.lives import backward, exact, live
+from train.lives import backward, exact, live, seed
 
 
 def net() -> nn.Sequential:
@@ -354,3 +355,24 @@ def test_accumulation_begun_after_the_step(agent: AgentDouble) -> None:
 
     exact(agent, plain, step, until=16, cut=5)
     assert [kept.packet.step for kept in agent.kept] == [8, 16]
+
+
+def test_data_made_after_attach_is_the_same(agent: AgentDouble) -> None:
+    """A random split made between attach and the loop comes out in the second life as in the first."""
+    splits: list[list[int]] = []
+
+    def life(stop_at: int | None) -> None:
+        seed(5)
+        with outlive.attach(best=0) as run:
+            splits.append(torch.randperm(100).tolist())
+            for _ in run.epochs(1):
+                for _ in run.batches(list(range(4))):
+                    torch.rand(3)
+                    if run.steps + 1 == stop_at:
+                        agent.asked.ask("notice", stop=True)
+                    run.step()
+
+    with pytest.raises(SystemExit):
+        life(stop_at=2)
+    life(stop_at=None)
+    assert splits[0] == splits[1]

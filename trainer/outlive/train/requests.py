@@ -41,6 +41,7 @@ class Requests:
             self._want is not None
             or words[W_SERIAL] != self._serial
             or self._signals.received != 0
+            or self._signals.save
             or self.by_hand
             or link.lost
             or link.refused is not None
@@ -87,7 +88,10 @@ class Requests:
                 self._ask(Want(reason=request.reason, stop=request.stop, serial=request.serial))
         if self._signals.received and not self._signal_seen:
             self._signal_seen = True
-            self._ask(Want(reason=self._signals.reason, stop=True))
+            self._ask(Want(reason="signal", stop=True))
+        if self._signals.save:
+            self._signals.save = False
+            self._ask(Want(reason="signal"))
 
     def _ask(self, want: Want) -> None:
         self._want = want if self._want is None else self._want.joined(want)

@@ -194,7 +194,14 @@ class Run:
         self._resume = resume
 
     def _doubt(self) -> None:
-        reasons = [] if self._resume is None else self._set_rng() + self._resume.doubts()
+        if self._resume is None:
+            return
+        before = rng.capture()
+        reasons = self._resume.restore_rng() + self._resume.doubts()
+        if self._loops.pending:
+            # They are set where the loop goes on. What is made from here to there, such as a random
+            # split of the data, must come out as in the first life.
+            rng.restore(before)
         if reasons:
             say(f"this resume may not be bit-exact: {'; '.join(reasons)}")
 
@@ -208,11 +215,9 @@ class Run:
             "environment": environment.describe(),
         }
 
-    def _set_rng(self) -> list[str]:
-        return [] if self._resume is None else self._resume.restore_rng()
-
     def _go_on(self) -> None:
-        self._set_rng()
+        if self._resume is not None:
+            self._resume.restore_rng()
 
     def _between_epochs(self) -> None:
         if self._requests.due(None):
@@ -220,7 +225,11 @@ class Run:
 
     def _save(self, *, between: bool) -> None:
         half_done = self._accumulation.half_done(between=between)
-        self._requests.serve(self._stand(), half_done=half_done)
+        try:
+            self._requests.serve(self._stand(), half_done=half_done)
+        except SystemExit:
+            self._loops.close()  # before the loop unwinds, which would wait for its workers
+            raise
 
     def _stand(self) -> Stand:
         return Stand(step=self._steps, epoch=self._loops.epoch, metrics=self._metrics)

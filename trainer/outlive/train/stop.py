@@ -9,22 +9,22 @@ import threading
 from types import FrameType
 from typing import Any
 
-from outlive.staging.messages import Reason
-
 EXIT_SAVE_FAILED = 74
 EXIT_RESUME = 75
 EXIT_SUPERSEDED = 76
 EXIT_CONFIG = 78
 
-_REASONS: dict[int, Reason] = {signal.SIGTERM: "signal", signal.SIGINT: "signal", signal.SIGUSR1: "notice"}
+_HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 class Signals:
-    """SIGTERM, SIGINT and SIGUSR1 (Slurm's way to warn ahead of time) ask the loop to save and stop."""
+    """SIGTERM and SIGINT ask the loop to save and stop; SIGUSR1 (Slurm's warning) to save and go on."""
 
     def __init__(self) -> None:
         self.received: int = 0
         """The number of the first signal that asked for a stop; 0 = none did."""
+        self.save = False
+        """SIGUSR1 came; whoever serves it sets this back."""
         self._pid = os.getpid()
         self._before: dict[int, Any] = {}
 
@@ -32,7 +32,7 @@ class Signals:
         """False where Python does not allow it: in any thread but the main one."""
         if threading.current_thread() is not threading.main_thread():
             return False
-        for number in _REASONS:
+        for number in _HEARD:
             self._before[number] = signal.signal(number, self._flag)
         return True
 
@@ -43,15 +43,14 @@ class Signals:
                 signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         self._before.clear()
 
-    @property
-    def reason(self) -> Reason:
-        return _REASONS.get(self.received, "signal")
-
     def _flag(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
             # A process that the user forked inherits this; there it would make terminate() do nothing.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+            return
+        if number == signal.SIGUSR1:
+            self.save = True
             return
         if self.received == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
