@@ -138,6 +138,37 @@ def test_a_slow_but_living_server_is_waited_for() -> None:
         store.close()
 
 
+def test_a_slow_uplink_is_waited_for() -> None:
+    """What the kernel took at once but the server gets slowly still moves, long after the last send."""
+    size = MIB - 1
+
+    def drain(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer:
+            got = b""
+            while b"\r\n\r\n" not in got:
+                got += peer.recv(4096)
+            rest = size - len(got.partition(b"\r\n\r\n")[2])
+            while rest:
+                threading.Event().wait(0.05)  # 1.5 s and more in all
+                piece = peer.recv(min(rest, 32_768))
+                if not piece:
+                    return
+                rest -= len(piece)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        thread = threading.Thread(target=drain, args=(server,))
+        thread.start()
+        store = store_at(f"http://127.0.0.1:{server.getsockname()[1]}", patience=IMPATIENT)
+        try:
+            store.put("a", bytes(size))
+        finally:
+            store.close()
+            thread.join()
+
+
 def test_a_broken_off_answer_may_be_tried_again() -> None:
     """A connection that ends early is the network's fault, not damage to the object."""
     body = secrets.token_bytes(MIB)
@@ -225,6 +256,14 @@ def test_bulk_is_unsigned_and_the_rest_signed() -> None:
     assert hashes[0] == "UNSIGNED-PAYLOAD"
     assert all(len(value) == 64 for value in hashes[1:])
     store.close()
+
+
+def test_only_bulk_asks_before_it_sends() -> None:
+    """A refusal comes before a large body is sent; a small one saves the round trip that asking costs."""
+    with talking_to(lambda _: Answer()) as (store, server):
+        store.put("small", bytes(MIB - 1))
+        store.put("bulk", bytes(MIB))
+    assert [request.headers.get("expect") for request in server.requests] == [None, "100-continue"]
 
 
 def test_a_store_that_wants_signatures_gets_them() -> None:

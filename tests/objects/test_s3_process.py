@@ -9,7 +9,8 @@ from fakes.servers import Server, shared
 BEGIN = """
 import ctypes, os, resource, sys, threading
 from outlive.objects.location import open_store
-store = open_store(sys.argv[1])
+retries = []
+store = open_store(sys.argv[1], on_retry=retries.append)
 """
 
 
@@ -35,6 +36,7 @@ wrong = 0
 for number in range(60):
     body = store.get(f"{number % 20}", at_most=100_000)
     wrong += body != bytes([number % 20]) * 100_000
+wrong += len(retries)
 if not child:
     os._exit(wrong)
 print(wrong, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

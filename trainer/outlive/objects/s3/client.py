@@ -38,7 +38,8 @@ def connect(
         client = session.create_client(
             "s3", region_name=endpoint.signing_region, endpoint_url=endpoint.url, config=config
         )
-        verify = ca_bundle or session.get_config_variable("ca_bundle") or True
+        configured = session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+        verify = ca_bundle or configured or True
     except (BotoCoreError, ValueError, OSError) as error:
         raise ConfigError(
             f"the settings for {endpoint.url} are refused: {error}",
@@ -51,6 +52,7 @@ def connect(
     transport = Transport(endpoint.url, verify=verify, patience=patience)
     client.meta.events.register("before-send.s3", cast("Any", transport.send))
     client.meta.events.register_first("before-sign.s3", _Signing(addressing))
+    client.meta.events.register_last("before-call.s3", _expect_for_bulk_only)
     _give_back_memory()
     return cast("S3Client", client), transport
 
@@ -77,6 +79,12 @@ class _Signing:
             config = copy.copy(request.context["client_config"])
             config.s3 = {**self._settings, "payload_signing_enabled": request.data.signed}
             request.context["client_config"] = config
+
+
+def _expect_for_bulk_only(params: dict[str, Any], **_: object) -> None:
+    """``Expect: 100-continue`` costs a round trip: worth it where a refusal spares sending a large body."""
+    if not isinstance(params.get("body"), MemoryBody):
+        params["headers"].pop("Expect", None)
 
 
 def _give_back_memory() -> None:
