@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, get_worker_info
 
 from train.loop_lives import Life, Noisy, Script, check, unbroken
-from train.test_loops import Counting, Lazy, OwnLoader, OwnNoise, noisy_collate
+from train.loop_kinds import Counting, Lazy, OwnLoader, OwnNoise, noisy_collate
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
