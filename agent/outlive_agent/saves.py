@@ -18,7 +18,7 @@ from outlive_agent.settings.values import Every
 from outlive_agent.units import bytes_text, duration_text
 from outlive_agent.upload import Uploader
 
-RESCUE_ATTEMPTS, RESCUE_PAUSE_SECONDS = 3, 1.0
+RESCUE_ATTEMPTS, FIRST_RESCUE_PAUSE_SECONDS = 4, 1.0
 """How often the last state is tried when no trainer is left that could bring a newer one."""
 
 
@@ -194,7 +194,7 @@ class Saves:
             return True
         self._rescues += 1
         self._open += 1
-        self._rescue_at = now + RESCUE_PAUSE_SECONDS
+        self._rescue_at = now + FIRST_RESCUE_PAUSE_SECONDS * 2.0 ** (self._rescues - 1)
         self._uploader.submit(self.newest)
         return True
 

@@ -3,6 +3,7 @@
 import signal
 
 from fakes.agents import TRAINER, Machine, children, kill, wait_until
+from outlive_agent.runtime import DrainLock
 
 
 def _environ(machine: Machine) -> "dict[str, str]":
@@ -26,6 +27,19 @@ def test_helper_outlives_its_training(machine: Machine) -> None:
     again = machine.start([*TRAINER, "--steps", "25"], environ=_environ(machine))
     again.wait_line("^restored 20 from")
     assert again.exit_code() == 0, again.text
+
+
+def test_waits_for_an_agent_that_still_saves(machine: Machine) -> None:
+    """The next life is claimed only when an earlier agent on this machine has finished its last save."""
+    root = machine.directory / "outlive"
+    root.mkdir(mode=0o700)
+    lock = DrainLock(root, str(machine.store), run="t")
+    lock.hold()
+    run = machine.exec("--steps", "5")
+    run.wait_line("an earlier agent still saves this run; waiting for it")
+    assert not (machine.store / "t").exists()
+    lock.release()
+    assert run.exit_code() == 0, run.text
 
 
 def test_helper_killed(machine: Machine) -> None:

@@ -45,6 +45,21 @@ def test_store_that_comes_back(machine: Machine) -> None:
     assert machine.events(1)[-1]["steps_lost"] == 0
 
 
+def test_last_save_is_tried_again(machine: Machine) -> None:
+    """A last save that fails is tried again although nobody trains any more, and nothing is lost."""
+    run = machine.exec("--steps", "100000")
+    run.wait_line("saved step 10 ")
+    manifests, elsewhere = machine.store / "t" / "checkpoints", machine.directory / "elsewhere"
+    shutil.move(manifests, elsewhere)
+    manifests.write_text("a file where a directory must be")
+    run.signal(signal.SIGTERM)
+    run.wait_line("was not saved .trying again")
+    manifests.unlink()
+    shutil.move(elsewhere, manifests)
+    assert run.exit_code() == Exit.RESUME, run.text
+    assert machine.events(1)[-1]["steps_lost"] == 0
+
+
 def test_damaged_checkpoint_is_passed_over(machine: Machine) -> None:
     """An altered chunk makes the next life fall back to an older checkpoint, and say so."""
     assert machine.exec("--steps", "25").exit_code() == Exit.FINISHED
