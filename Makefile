@@ -22,8 +22,8 @@ e2e:     ## real machines: systemd and cloud-init from pasted user-data
 	$(PYTHON) -m pytest tests/e2e
 
 bench:   ## what a save costs and how fast a run is back
-	$(SETUP) demo
-	$(PYTHON) docs/bench/bench.py
+	$(SETUP) check
+	PYTHONPATH=tests $(PYTHON) docs/bench/bench.py
 
 format:  ## rewrite the code in the one style
 	$(SETUP) check

@@ -1,0 +1,137 @@
+"""What a save costs the training, how soon it is durable, and how fast a run is back. Run by ``make bench``.
+
+Writes ``build/bench.json`` and prints a table. The peer is ``torch.save`` of the same state to the same disk,
+in the same process, in turn with ours. The agent at rest guards a training that sleeps, on a real S3 server.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fakes.servers import s3_server
+
+REST_SECONDS = 30
+
+
+def outlive_exec(store: str, run: str, *command: str) -> list[str]:
+    """The command line of a training under the agent that saves only when it is asked to."""
+    agent = [sys.executable, "-m", "outlive_agent", "exec", "--store", store, "--run", run]
+    return [*agent, "--every", "10h", "--", sys.executable, *command]
+
+
+def measure(build: Path, megabytes: int, saves: int) -> dict[str, Any]:
+    """One state size: a life that saves, then one that only resumes."""
+    training = str(Path(__file__).with_name("training.py"))
+    report = build / "report.json"
+    command = [training, "--megabytes", str(megabytes), "--saves", str(saves), "--report", str(report)]
+    lives = []
+    for _ in range(2):
+        report.unlink(missing_ok=True)
+        with (build / "journal.txt").open("ab") as journal:
+            subprocess.run(
+                outlive_exec(str(build / "store"), "bench", *command),
+                check=True,
+                stdout=journal,
+                stderr=journal,
+            )
+        lives.append(json.loads(report.read_text()))
+    first, second = lives
+    steady = first["stalls"][1:]
+    return {
+        "megabytes": first["bytes"] / 1e6,
+        "saves": len(steady),
+        "first_stall_ms": first["stalls"][0] * 1e3,
+        "stall_ms": statistics.median(steady) * 1e3,
+        "worst_stall_ms": max(steady) * 1e3,
+        "torch_save_ms": statistics.median(first["torch_save"]) * 1e3,
+        "step_without_save_us": first["idle_step"] * 1e6,
+        "restore_seconds": second["attach_seconds"],
+    }
+
+
+def agent_at_rest(build: Path) -> dict[str, float]:
+    """Resident memory and share of one core of an agent whose training sleeps."""
+    nap = REST_SECONDS + 12
+    sleeper = f"import outlive, time\nwith outlive.attach(x=0) as run:\n run.step(); time.sleep({nap})"
+    with s3_server("moto") as server, (build / "journal.txt").open("ab") as journal:
+        keys = {
+            "OUTLIVE_S3_ACCESS_KEY_ID": server.access_key,
+            "OUTLIVE_S3_SECRET_ACCESS_KEY": server.secret_key,
+        }
+        process = subprocess.Popen(
+            outlive_exec(f"s3://{server.bucket}/bench", "rest", "-c", sleeper),
+            stdout=journal,
+            stderr=journal,
+            env={**os.environ, **keys, "OUTLIVE_S3_ENDPOINT": server.endpoint},
+        )
+        time.sleep(8)
+        before = _cpu_seconds(process.pid)
+        time.sleep(REST_SECONDS)
+        used = _cpu_seconds(process.pid) - before
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        process.wait(timeout=60)
+    resident = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+    return {"resident_megabytes": resident / 1e6, "core_percent": used / REST_SECONDS * 100}
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def show(console: Console, cases: list[dict[str, Any]], rest: dict[str, float]) -> None:
+    """The figures, one column a state size."""
+    table = Table(title="What a save costs", title_justify="left", title_style="bold")
+    table.add_column("")
+    for case in cases:
+        table.add_column(f"{case['megabytes']:,.0f} MB", justify="right")
+    rows = {
+        "training stops for a save, median": "stall_ms",
+        "worst": "worst_stall_ms",
+        "first save of a life": "first_stall_ms",
+        "torch.save to the same disk": "torch_save_ms",
+    }
+    for label, key in rows.items():
+        table.add_row(label, *[f"{case[key]:,.0f} ms" for case in cases])
+    ratio = [f"1/{case['torch_save_ms'] / case['stall_ms']:.0f}" for case in cases]
+    table.add_row("stop, as a part of torch.save", *ratio)
+    table.add_row("a step without a save", *[f"{case['step_without_save_us']:.1f} µs" for case in cases])
+    table.add_row(
+        "attach with restore, beyond import", *[f"{case['restore_seconds']:.2f} s" for case in cases]
+    )
+    console.print(table)
+    memory, share = rest["resident_megabytes"], rest["core_percent"]
+    console.print(f"agent at rest, S3 store open: {memory:.0f} MB resident, {share:.2f} % of one core")
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--build", type=Path, default=Path("build"))
+    arguments.add_argument("--megabytes", type=int, nargs="*", default=[100, 1000])
+    arguments.add_argument("--saves", type=int, default=12)
+    options = arguments.parse_args()
+    cases = []
+    build = (options.build / "bench").resolve()
+    for megabytes in options.megabytes:
+        shutil.rmtree(build, ignore_errors=True)
+        build.mkdir(parents=True)
+        cases.append(measure(build, megabytes, options.saves))
+    rest = agent_at_rest(build)
+    (options.build / "bench.json").write_text(json.dumps({"cases": cases, "agent_at_rest": rest}, indent=1))
+    show(Console(highlight=False), cases, rest)
+    shutil.rmtree(build, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
