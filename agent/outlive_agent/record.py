@@ -23,7 +23,7 @@ from outlive_agent.verdict import Verdict
 
 LAST_WRITES_SECONDS = 20.0
 """How long the end waits for the history to be written."""
-STATUS_SECONDS = 1.0
+STATUS_SECONDS = 2.0
 EXTEND_EVERY_SECONDS = 2.0
 STALLED_SECONDS = 60.0
 """An upload that has not moved for so long gets no more time from systemd."""
@@ -47,6 +47,7 @@ class Record:
         self._saved_at: str | None = None
         self._resumed_from: tuple[int, int] | None = None
         self._next_status = 0.0
+        self._trainer: int | None = None
         self._next_extend = 0.0
         self._moved = (0, -1)
         self._moved_at = 0.0
@@ -114,7 +115,10 @@ class Record:
                 self._history.record("training", step=talk.page.step, seconds=round(seconds, 3))
         now = time.monotonic()
         self._extend(saves, end, now=now)
-        if now >= self._next_status:
+        trainer = talk.pid if talk is not None and not talk.gone else None
+        if now >= self._next_status or trainer != self._trainer:
+            # Who trains is told at once: if we are killed, the next agent waits for that process's last save.
+            self._trainer = trainer
             self._next_status = now + STATUS_SECONDS
             self._write_status(talk, saves, end)
 

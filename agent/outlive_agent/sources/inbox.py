@@ -14,6 +14,8 @@ from outlive_agent.journal import Journal
 from outlive_agent.notice import Notice
 
 NEAR_SECONDS, FAR_SECONDS = 0.5, 5.0
+LIVES_EVERY = 3
+"""Looks between two questions for a newer life; every save asks as well."""
 
 
 class Inbox:
@@ -42,12 +44,14 @@ class Inbox:
 
     def run(self, tell: Callable[[Notice], None], closing: threading.Event) -> None:
         """Look every few seconds; say once that the store can't be reached, and once that it can again."""
-        ill = False
+        ill, looks = False, 0
         while not closing.wait(self.period):
+            looks += 1
             try:
                 for notice in self.look():
                     tell(notice)
-                check_newest(self._store, self._life)
+                if looks % LIVES_EVERY == 0:
+                    check_newest(self._store, self._life)
             except Superseded as error:
                 self._superseded(error)
                 return
