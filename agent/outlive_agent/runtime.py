@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from outlive.errors import ConfigError
+from outlive_agent import status
 
 SOCKET_NAME = "agent.sock"
 STALE_SECONDS = 24 * 3600.0
@@ -40,6 +41,9 @@ class DrainLock:
     """
 
     def __init__(self, root: Path, store: str, *, run: str) -> None:
+        self._root = root
+        self._store = store
+        self._run = run
         digest = hashlib.sha256(f"{store}\0{run}".encode()).hexdigest()[:16]
         self._path = root / f"drain-{digest}.lock"
         self._fd = -1
@@ -68,7 +72,8 @@ class DrainLock:
         """Wait until nobody drains; calls ``say`` once if somebody does. False if the wait was cut short."""
         deadline = time.monotonic() + seconds
         said = False
-        while not self._free():
+        # In this order: a helper takes the lock before its training ends, so one of the two is always seen.
+        while self._orphaned() or not self._free():
             if not said:
                 say()
                 said = True
@@ -76,6 +81,18 @@ class DrainLock:
                 return False
             time.sleep(_POLL_SECONDS)  # flock has no timeout, and this lock is nearly always free
         return True
+
+    def _orphaned(self) -> bool:
+        """Whether a training of this run has lost its agent: it is about to save through a helper."""
+        for path in self._root.glob(f"*-*/{status.FILE_NAME}"):
+            left = status.read(path)
+            if left is None or left.trainer_pid is None or (left.run, left.store) != (self._run, self._store):
+                continue
+            with suppress(OSError):  # its agent has ended meanwhile, and removed it
+                told_at = path.stat().st_mtime
+                if not _lived_at(left.pid, told_at) and _lived_at(left.trainer_pid, told_at):
+                    return True
+        return False
 
     def _free(self) -> bool:
         try:
@@ -89,6 +106,17 @@ class DrainLock:
         finally:
             os.close(fd)
         return True
+
+
+def _lived_at(pid: int, moment: float) -> bool:
+    """Whether this process lives and did so at that time: a number may have passed on to a stranger since."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    state, ticks = fields[0], int(fields[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return state not in "ZX" and time.time() - age <= moment + 1.0
 
 
 def _remove_stale(root: Path) -> None:

@@ -42,6 +42,21 @@ def test_waits_for_an_agent_that_still_saves(machine: Machine) -> None:
     assert run.exit_code() == 0, run.text
 
 
+def test_waits_for_a_training_that_lost_its_agent(machine: Machine) -> None:
+    """After its agent was killed a training has all the time it needs to save: the next life waits for it."""
+    log = machine.directory / "log"
+    run = machine.exec("--steps", "100000", "--pause", "1", "--log", str(log), options=("--every", "1h"))
+    run.wait_line("training: step")
+    run.process.kill()
+    again = machine.exec("--steps", "100000")
+    again.wait_line("an earlier agent still saves this run; waiting for it")
+    restored = again.wait_line("^restored .* from")
+    run.exit_code()
+    assert int(restored.split()[1]) == int(log.read_text().split()[-1])
+    again.signal(signal.SIGTERM)
+    assert again.exit_code() == 75, again.text
+
+
 def test_helper_killed(machine: Machine) -> None:
     """A training whose helper is killed starts another one, and its last step is saved."""
     log = machine.directory / "log"
