@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, get_worker_info
 
-from train.loop_lives import Life, Noisy, Script, check, unbroken
 from train.loop_kinds import Counting, Lazy, OwnLoader, OwnNoise, noisy_collate
+from train.loop_lives import Life, Noisy, Script, check, unbroken
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
