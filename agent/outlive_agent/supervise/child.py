@@ -41,6 +41,8 @@ class Child:
         agent = os.getpid()
 
         def die_with_agent() -> None:
+            # Until the command has taken over, our own handler would swallow the signal.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
             if os.getppid() != agent:  # it died before the line above
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -114,7 +114,6 @@ def test_command_ends_with_a_killed_agent(machine: Machine) -> None:
     run = machine.exec(command=["sleep", "1000"])
     wait_until(lambda: len(children(run.process.pid)) == 1, what="the command has started")
     (child,) = children(run.process.pid)
-    wait_until(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes(), what="it is the command")
     run.process.kill()
     wait_until(lambda: not _alive(child), what="the command is gone")
 
