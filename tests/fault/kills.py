@@ -31,7 +31,6 @@ Victim = Literal["trainer", "agent", "both"]
 
 EPOCHS, PAUSE_SECONDS = 45, 0.02
 EVERY = 7
-"""Not a divisor of the steps: the last save is then the one at the end, in every run."""
 KILLS_A_ROUND = 10
 LONGEST_LIFE_SECONDS = 8.0
 SAVED = re.compile(rb"saved step ([0-9,]+)")
@@ -134,13 +133,18 @@ def check(store: Path, run: str, journal: Path, tally: Tally) -> None:
 
 
 def end_state(store: Path, run: str) -> tuple[CheckpointId, bytes, object]:
-    """The last checkpoint of a run: which, its image, its values."""
+    """The last checkpoint of a run: which, its image, its values.
+
+    Without the loops' position: after the last batch, or at the end of the epoch, is the same place.
+    """
     opened = open_store(str(store))
     newest = checkpoints(opened, run)[0]
     manifest = read_manifest(opened, run, newest)
     image = bytearray(manifest.parts[0].bytes)
     notes = fetch(opened, manifest, memoryview(image))
-    return newest, bytes(image), json.loads(notes.values)
+    values = json.loads(notes.values)
+    del values["loops"]
+    return newest, bytes(image), values
 
 
 def finish(store: Path, run: str, journal: Path, tally: Tally, workers: int) -> None:

@@ -35,7 +35,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 24, 0.9)
     loader = DataLoader(Noisy(), 8, shuffle=True, num_workers=options.workers)
     with outlive.attach(model=model, optimizer=optimizer, scheduler=scheduler, seen=0, losses=[]) as run:
         for _ in run.epochs(options.epochs):
@@ -44,11 +44,11 @@ def main() -> None:
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
+                scheduler.step()
                 run.state.seen += len(samples)
                 run.state.losses.append(loss.item())
                 run.step(loss=loss)
                 time.sleep(options.pause)
-            scheduler.step()
 
 
 if __name__ == "__main__":
