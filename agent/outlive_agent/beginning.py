@@ -80,8 +80,11 @@ class Beginning:
 
     def _take_over(self, life: Life) -> None:
         self._lock.hold()
-        self._learn()
         self._post(LifeClaimed(life=life))
+        self._patiently(lambda: self._find_parent(life))
+
+    def _find_parent(self, life: Life) -> None:
+        self._learn()
         own = [found for found in checkpoints(self._store, self._run) if found.life == life.number]
         parent = own[0] if own else None
         if parent is None:

@@ -79,6 +79,7 @@ class Guard:
         self._child: ChildExited | None = None
         self._child_ended_at = 0.0
         self._interrupts = 0
+        self._given_up = False
         self._over = False
         """Nobody trains any more, and nobody will."""
         self._exit: Exit | None = None
@@ -101,6 +102,8 @@ class Guard:
 
     def run(self) -> Exit:
         """Guard the life to its end."""
+        # Not only once the life is ours: the training loads its libraries while the store is asked.
+        self._place.notify.ready()
         self._beginning.start()
         try:
             while self._exit is None:
@@ -206,8 +209,12 @@ class Guard:
             self._end.ask(None, time.monotonic())
 
     def _on_trainer_gone(self, event: TrainerGone) -> None:
-        self._record.observe(self._training.talk, self._saves, self._end)
+        talk = self._training.connected
+        self._record.observe(talk, self._saves, self._end)
         self._training.gone(event)
+        crashed = talk is not None and talk.gone and self._training.outcome in {None, "exception"}
+        if crashed and self._supervisor.mode == "daemon" and not self._end.stopping:
+            self._record.crashed_under_systemd(self._training.outcome)
 
     def _on_child_exited(self, event: ChildExited) -> None:
         self._child = event
@@ -225,7 +232,7 @@ class Guard:
             return not self._start_again(self._child)
         if training.connected is not None:
             return False
-        if self._end.stopping:
+        if self._end.stopping or self._given_up:
             return True
         ended = training.outcome in {"finished", "stopped"}
         return ended or (training.attached and self._supervisor.mode == "helper")
@@ -253,6 +260,9 @@ class Guard:
             self._journal.info("SIGUSR1: saving at the next step")
             self._saves.ask("signal")
             return
+        if event.number == signal.SIGUSR2:
+            self._give_up()
+            return
         if event.number == signal.SIGINT:
             self._interrupts += 1
         if not self._end.stopping:
@@ -265,6 +275,16 @@ class Guard:
             self._journal.warning("interrupted again: giving up the save under way")
             self._place.closing.set()
             self._saves.give_up()
+
+    def _give_up(self) -> None:
+        """outlive-train-failed.service says that systemd starts the training no more."""
+        if self._supervisor.mode != "daemon" or self._end.stopping or self._training.connected is not None:
+            return
+        self._given_up = True
+        self._journal.error(
+            "the training failed for good: journalctl -u outlive-train says why",
+            hint="put it right, then: systemctl reset-failed outlive-train; systemctl restart outlive-train",
+        )
 
     def _stop(self, cause: Cause, *, deadline: float | None = None) -> None:
         """Ask the trainer for its last snapshot, or stop a command that has nothing to save yet."""
@@ -351,6 +371,7 @@ class Guard:
                 child_code=self._child.code if self._child is not None else None,
                 reached_step=self._record.reached_step,
                 saved_step=self._saves.totals.saved_step or 0,
+                given_up=self._given_up,
             )
         )
         self._record.ended(verdict, self._saves.totals)

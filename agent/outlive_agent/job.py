@@ -8,6 +8,7 @@ from outlive.objects.interface import ObjectStore
 from outlive.store.lives import Life
 from outlive.store.retention import Keep
 from outlive_agent.journal import Journal
+from outlive_agent.kept import KeptLife
 from outlive_agent.notify import Notify
 from outlive_agent.runtime import DrainLock
 from outlive_agent.settings.values import Every
@@ -48,3 +49,5 @@ class Place:
     lock: DrainLock
     journal: Journal
     notify: Notify
+    kept: KeptLife | None = None
+    """Where the life is kept for an agent that replaces this one; None where nothing does."""

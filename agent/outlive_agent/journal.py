@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from outlive.errors import OutliveError
+from outlive_agent.journald import Journald
 
 _PRIORITIES = {"error": "<3>", "warning": "<4>", "notice": "<5>", "info": "<6>"}
 
@@ -21,23 +22,31 @@ class Journal:
         self._stream = stream
         self._priorities = priorities
         self._lock = threading.Lock()
+        self._fields: dict[str, str] = {}
+        self._journald: Journald | None = None
 
     @classmethod
     def standard(cls, environ: Mapping[str, str]) -> "Journal":
         """The journal of this process."""
         return cls(sys.stderr, priorities=_is_journal(environ.get("JOURNAL_STREAM", "")))
 
-    def info(self, text: str) -> None:
+    def about(self, *, run: str, life: int | None = None) -> None:
+        """Lines carry this from now on where journald listens: ``journalctl OUTLIVE_RUN=gpt -o json``."""
+        self._fields = {"OUTLIVE_RUN": run} | ({} if life is None else {"OUTLIVE_LIFE": str(life)})
+        if self._priorities and self._journald is None:
+            self._journald = Journald.connected()
+
+    def info(self, text: str, *, step: int | None = None) -> None:
         """Something happened as it should."""
-        self._write("info", text)
+        self._write("info", text, step)
 
-    def notice(self, text: str) -> None:
+    def notice(self, text: str, *, step: int | None = None) -> None:
         """Something that a person would want to find again: a life's begin and end, a reclaim."""
-        self._write("notice", text)
+        self._write("notice", text, step)
 
-    def warning(self, text: str, *, hint: str = "") -> None:
+    def warning(self, text: str, *, hint: str = "", step: int | None = None) -> None:
         """Something is wrong, and training goes on."""
-        self._write("warning", f"{text}; {hint}" if hint else text)
+        self._write("warning", f"{text}; {hint}" if hint else text, step)
 
     def error(self, text: str, *, hint: str = "") -> None:
         """Something is wrong, and this life ends."""
@@ -47,11 +56,15 @@ class Journal:
         """``what`` was not done because of ``error``, with what to do about it, in one line."""
         self.warning(f"{what}: {error}", hint=error.hint)
 
-    def _write(self, level: str, text: str) -> None:
+    def _write(self, level: str, text: str, step: int | None = None) -> None:
         line = " ".join(text.split())  # one event, one line, whatever an error's text holds
         prefix = _PRIORITIES[level] if self._priorities else f"outlive: {'warning: ' * (level == 'warning')}"
         if level == "error" and not self._priorities:
             prefix = "outlive: error: "
+        if self._journald is not None:
+            fields = self._fields if step is None else {**self._fields, "OUTLIVE_STEP": str(step)}
+            if self._journald.send(line, priority=_PRIORITIES[level][1], fields=fields):
+                return
         with self._lock:
             try:
                 self._stream.write(f"{prefix}{line}\n")

@@ -5,7 +5,7 @@ import time
 from datetime import datetime, timedelta, timezone
 
 from outlive.errors import OutliveError
-from outlive.staging.messages import Ended, Mode
+from outlive.staging.messages import Ended, Mode, Outcome
 from outlive.store.lives import Life
 from outlive_agent import status
 from outlive_agent.conversation import Conversation
@@ -65,8 +65,10 @@ class Record:
     def claimed(self, life: Life) -> None:
         """The life is ours."""
         self._life = life
+        self._journal.about(run=life.run, life=life.number)
         self._history = History(self._place.store, life, journal=self._journal)
-        self._place.notify.ready()
+        if self._place.kept is not None:
+            self._place.kept.keep(life)
         if self._job.taken_over is None:
             self._journal.notice(f"life {life.number} of {life.run} begins, in {self._job.location}")
             self._history.record("started", mode=self._mode, pid=os.getpid())
@@ -92,7 +94,8 @@ class Record:
         size = held.bytes + len(held.notes.table) + len(held.notes.values)
         self._journal.info(
             f"restored {step_text(held.step)} (life {held.life}) from {held.source} "
-            f"in {duration_text(event.seconds)}, {bytes_text(size)}"
+            f"in {duration_text(event.seconds)}, {bytes_text(size)}",
+            step=held.step,
         )
         self.history.record(
             "restored",
@@ -110,7 +113,8 @@ class Record:
                 self.trained = True
                 seconds = time.monotonic() - self._began
                 self._journal.info(
-                    f"training: {step_text(talk.page.step)} reached {duration_text(seconds)} after the start"
+                    f"training: {step_text(talk.page.step)} reached {duration_text(seconds)} after the start",
+                    step=talk.page.step,
                 )
                 self._history.record("training", step=talk.page.step, seconds=round(seconds, 3))
         now = time.monotonic()
@@ -151,6 +155,14 @@ class Record:
         """The command is started again."""
         self._journal.warning(f"the training crashed ({how}); starting it again, {number} of {of}")
         self.history.record("crashed", how=how, step=self.reached_step, restart=number)
+
+    def crashed_under_systemd(self, outcome: Outcome | None) -> None:
+        """The training is gone without a last word, or with an error; systemd starts it again or not."""
+        how = "an exception" if outcome == "exception" else "without a last word"
+        self._journal.warning(
+            f"the training ended at {step_text(self.reached_step)}: {how}", step=self.reached_step
+        )
+        self.history.record("crashed", how=how, step=self.reached_step)
 
     def noticed(self, notice: Notice, *, now: float) -> bool:
         """Somebody announced a reclaim. False if that was known."""
@@ -209,7 +221,8 @@ class Record:
         number = self._life.number if self._life is not None else 0
         self._journal.notice(
             f"life {number}: the run {verdict.text} "
-            f"({step_text(self.reached_step)}, {saves}, {duration_text(seconds)})"
+            f"({step_text(self.reached_step)}, {saves}, {duration_text(seconds)})",
+            step=self.reached_step,
         )
         if self._history is not None:
             self._history.record(

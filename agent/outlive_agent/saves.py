@@ -161,7 +161,8 @@ class Saves:
         )
         self._journal.info(
             f"saved {step_text(held.step)} ({held.reason}, {bytes_text(totals.bytes)}, "
-            f"{bytes_text(committed.sent_bytes)} sent) in {duration_text(committed.seconds)}{again}"
+            f"{bytes_text(committed.sent_bytes)} sent) in {duration_text(committed.seconds)}{again}",
+            step=held.step,
         )
 
     def failed(self, event: UploadFailed, *, training: bool) -> None:

@@ -26,6 +26,8 @@ class Training:
         self._early: list[TrainerCame] = []
         self._life: Life | None = None
         self._state: StateReady | None = None
+        self._unfetched = job.taken_over is not None
+        """The life was taken over, and nobody has asked what it resumes from: its training has it."""
         self.talk: Conversation | None = None
         """The newest conversation, also when it is over."""
         self.stopping = False
@@ -77,7 +79,7 @@ class Training:
                 life=life,
                 busy=self.connected is not None,
                 stopping=self.stopping,
-                taken_over=self._job.taken_over is not None,
+                taken_over=self._job.taken_over is not None and self._mode == "helper",
             )
         except ProtocolError as error:
             self._journal.problem("a training was refused", error)
@@ -144,8 +146,10 @@ class Training:
     def _give_state(self, talk: Conversation, state: StateReady) -> None:
         """What the trainer resumes from; one that already lives keeps what it has."""
         held = self._saves.memory
-        if self._saves.newest is not None and held is None and not talk.hello.life:
-            # The trainer before this one died while it copied over the only state in memory.
+        lost = self._saves.newest is not None or self._unfetched
+        if lost and held is None and not talk.hello.life:
+            # The trainer before this one died as it copied over the only state in memory, or with its agent.
+            self._unfetched = False
             self._saves.newest = None
             self._state = None
             self._beginning.fetch_again()

@@ -20,6 +20,8 @@ class Facts:
     child_code: int | None
     reached_step: int
     saved_step: int
+    given_up: bool = False
+    """systemd starts the training no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ def judge(facts: Facts) -> Verdict:
     lost = max(0, facts.reached_step - facts.saved_step)
     if facts.superseded:
         return _verdict(Exit.SUPERSEDED, "superseded", lost, "goes on elsewhere: a newer life exists")
+    if facts.given_up and facts.outcome not in {"finished", "stopped"}:
+        return _verdict(Exit.CONFIG, "failed", lost, "failed: its training is started no more")
     if not facts.attached:
         return _unattached(facts)
     if facts.outcome == "finished":

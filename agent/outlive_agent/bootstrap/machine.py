@@ -21,7 +21,8 @@ from outlive_agent.exits import Exit
 from outlive_agent.journal import Journal
 from outlive_agent.units import duration_text
 
-UNITS = ("outlive-agent.service", "outlive-train.service")
+ENABLED = ("outlive-agent.service", "outlive-train.service")
+UNITS = (*ENABLED, "outlive-train-failed.service")
 DONE = {
     "agent": "the agent is installed and starts",
     "code": "the training's code is here",
@@ -97,7 +98,7 @@ class Machine:
             dropin.parent.mkdir(exist_ok=True)
             dropin.write_text(NAME_SERVER, encoding="utf-8")
         run(["systemctl", "daemon-reload"])
-        run(["systemctl", "--quiet", "enable", *UNITS])
+        run(["systemctl", "--quiet", "enable", *ENABLED])
         run(["systemctl", "start", "--no-block", "outlive-agent.service"])
 
     def _installer(self) -> Installer:

@@ -8,6 +8,7 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -23,6 +24,7 @@ from outlive_agent.exits import Exit
 from outlive_agent.guard import Guard
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import Journal
+from outlive_agent.kept import KeptLife
 from outlive_agent.listening import Door, read
 from outlive_agent.notify import Notify
 from outlive_agent.patience import Patience
@@ -32,7 +34,7 @@ from outlive_agent.supervise.child import Child
 from outlive_agent.supervise.interface import Supervisor
 from outlive_agent.supervise.unit import Parent, Unit
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 _TRAINING_USER = "train"
 
 
@@ -61,8 +63,10 @@ def guard_unit(config: Config) -> Exit:
     root = Path(own) if own else runtime_root(environ)
     directory = root if own else prepare(root, name=f"daemon-{os.getpid()}")
     training = config.training
-    job = _job(config, command=training.command if training is not None else (), patient=True)
-    place = _place(job, config, root=root, directory=directory)
+    kept = KeptLife(directory, config.store.location, run=config.run)
+    command = training.command if training is not None else ()
+    job = _job(config, command=command, patient=True, taken_over=kept.read())
+    place = replace(_place(job, config, root=root, directory=directory), kept=kept)
     events: Events = SimpleQueue()
     socket = directory / SOCKET_NAME
     uids = {os.getuid(), *_uid_of(training.user if training is not None else None)}
@@ -70,7 +74,9 @@ def guard_unit(config: Config) -> Exit:
     door = Door(socket, uids=uids, post=events.put, journal=place.journal, mode=0o660)
     if not own:
         place.journal.info(f"listening on {socket}: start the training with OUTLIVE_SOCKET={socket}")
-    return _guard(job, place, supervisor=Unit(), events=events, close=door.close)
+    code = _guard(job, place, supervisor=Unit(), events=events, close=door.close)
+    kept.forget()  # not after a fault of ours: the agent that replaces this one goes on with the life
+    return code
 
 
 def guard_parent(channel: Channel, *, command: tuple[str, ...], taken_over: Life | None) -> Exit:
@@ -138,6 +144,7 @@ def _job(
 def _place(job: Job, config: Config, *, root: Path, directory: Path) -> Place:
     environ = dict(os.environ)
     journal = Journal.standard(environ)
+    journal.about(run=job.run)
     closing = threading.Event()
     store = configuration.open_configured_store(config, environ, on_retry=Patience(journal), closing=closing)
     return Place(

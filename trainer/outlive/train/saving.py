@@ -20,6 +20,8 @@ PATIENCE_SECONDS = 3600.0
 _REMIND_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _RETRY_SECONDS = 10.0
+_RECONNECT_SECONDS = 1.0
+"""Between two looks for a daemon that systemd restarts, which cost nothing."""
 _HELPER_SECONDS = 10.0
 
 
@@ -100,7 +102,8 @@ class Saving:
         """
         if not at_once and time.monotonic() < self._retry_at:
             return False
-        self._retry_at = time.monotonic() + _RETRY_SECONDS
+        daemon = self.link.welcome.mode == "daemon"
+        self._retry_at = time.monotonic() + (_RECONNECT_SECONDS if daemon else _RETRY_SECONDS)
         try:
             link = succeed_agent(self.link.welcome, at_once=at_once, say=say)
             self._arenas.move_to(link)
