@@ -94,8 +94,10 @@ def test_agent_killed(machine: Machine) -> None:
     log = machine.directory / "log"
     run = machine.exec("--steps", "100000", "--log", str(log))
     run.wait_line("saved step 20 ")
+    (trainer,) = children(run.process.pid)
     run.process.kill()
     run.exit_code()
+    wait_until(lambda: not _alive(trainer), what="the training has stopped")
     reached = int(log.read_text().split()[-1])
     again = machine.exec("--steps", str(reached + 5))
     again.wait_line(f"^restored {reached} from")
