@@ -1,12 +1,14 @@
 """A cloud of its own for each test, and in it a bucket and as many machines as the test asks for."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from e2e.rig.bucket import Bucket, bucket_in
 from e2e.rig.cloud import Cloud
 from e2e.rig.machines import Machines
+from e2e.scene import Scene
 
 
 @pytest.fixture
@@ -28,3 +30,9 @@ def machine(cloud: Cloud) -> Iterator[Machines]:
     """Boots machines from pasted user-data: `machine("#cloud-config ...")`. They go at the test's end."""
     with Machines(cloud) as made:
         yield made
+
+
+@pytest.fixture
+def scene(bucket: Bucket, machine: Machines, tmp_path: Path) -> Scene:
+    """A run without a machine yet."""
+    return Scene(bucket=bucket, machines=machine, folder=tmp_path)

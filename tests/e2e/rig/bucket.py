@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from e2e.rig.cloud import ADDRESS, Cloud
 from e2e.rig.forward import Forward
-from fakes.servers import Server, s3_server
+from fakes.servers import Kind, Server, s3_server
 
 PORT = 9000
 
@@ -22,10 +22,10 @@ class Bucket:
 
 
 @contextmanager
-def bucket_in(cloud: Cloud) -> Iterator[Bucket]:
-    """An empty bucket for as long as the block lasts."""
-    with s3_server("moto") as server:
-        host, port = server.endpoint.removeprefix("http://").split(":")
-        cable = cloud.publish(PORT, target=(host, int(port)))
-        yield Bucket(server=server, cable=cable)
+def bucket_in(cloud: Cloud, kind: Kind = "moto", *, port: int = PORT) -> Iterator[Bucket]:
+    """An empty bucket for as long as the block lasts. rclone is the one that checks who asks."""
+    with s3_server(kind) as server:
+        host, here = server.endpoint.removeprefix("http://").split(":")
+        cable = cloud.publish(port, target=(host, int(here)))
+        yield Bucket(server=server, cable=cable, endpoint=f"http://{ADDRESS}:{port}")
         cable.close()

@@ -1,0 +1,68 @@
+"""The agent or the training fails while the machine lives: the other one bridges it."""
+
+from e2e.rig.conditions import JournalLine
+from e2e.scene import (
+    AGENT,
+    TRAIN,
+    Job,
+    Scene,
+    drop_in,
+    untouched,
+    wait_finished,
+    wait_for_step,
+)
+
+SLOW = Job(pause=0.05)
+
+
+def test_killed_agent_is_replaced_while_the_training_goes_on(scene: Scene) -> None:
+    """SIGKILL of the agent costs nothing: a new one goes on with the life, its number and its trainer."""
+    droplet = scene.next_machine(SLOW)
+    wait_for_step(droplet, 20)
+    trainer = droplet.unit(TRAIN)["MainPID"]
+    droplet.run("systemctl", "kill", "--signal=KILL", AGENT)
+    droplet.wait_for(JournalLine("life 1 of gpt goes on with a new agent", unit=AGENT), within=20)
+    wait_for_step(droplet, scene.saved()[0].step + 20)
+    assert trainer == droplet.unit(TRAIN)["MainPID"]
+    wait_finished(droplet)
+    assert ["finished"] == [life.outcome for life in scene.lives()]
+    assert 1 == scene.events(1).count("taken-over")
+    assert untouched() == scene.end()
+
+
+def test_hung_agent_is_ended_by_the_watchdog_and_replaced(scene: Scene) -> None:
+    """An agent that stops answering is killed by systemd, and the new one takes the training over."""
+    text = drop_in(scene.user_data(SLOW), AGENT, "WatchdogSec=2\nTimeoutStopSec=1\nTimeoutAbortSec=1")
+    droplet = scene.next_machine(user_data=text)
+    wait_for_step(droplet, 20)
+    trainer = droplet.unit(TRAIN)["MainPID"]
+    droplet.run("systemctl", "kill", "--signal=STOP", AGENT)
+    droplet.wait_for(JournalLine("Watchdog timeout", unit=AGENT), within=20)
+    droplet.wait_for(JournalLine("life 1 of gpt goes on with a new agent", unit=AGENT), within=20)
+    wait_for_step(droplet, scene.saved()[0].step + 20)
+    assert trainer == droplet.unit(TRAIN)["MainPID"]
+    wait_finished(droplet)
+    assert untouched() == scene.end()
+
+
+def test_crashed_training_restarts_from_memory(scene: Scene) -> None:
+    """SIGKILL of the training: it starts again from what the agent holds in memory."""
+    droplet = scene.next_machine(SLOW)
+    wait_for_step(droplet, 20)
+    droplet.run("systemctl", "kill", "--signal=KILL", TRAIN)
+    resumed = droplet.wait_for(JournalLine("from memory", unit=TRAIN), within=30).message
+    assert "life 1: resumed at step " in resumed
+    wait_finished(droplet)
+    assert 1 == len(scene.lives())
+    assert untouched() == scene.end()
+
+
+def test_agent_and_training_killed_at_once_go_on_from_the_bucket(scene: Scene) -> None:
+    """Nothing is left in memory: the same life goes on from its own newest checkpoint."""
+    droplet = scene.next_machine(SLOW)
+    wait_for_step(droplet, 20)
+    droplet.run("systemctl", "kill", "--signal=KILL", AGENT, TRAIN)
+    resumed = droplet.wait_for(JournalLine("life 1: resumed at step ", unit=TRAIN), within=30).message
+    assert "from s3://" in resumed
+    wait_finished(droplet)
+    assert untouched() == scene.end()
