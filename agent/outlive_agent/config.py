@@ -51,6 +51,8 @@ _ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "OUTLIVE_S3_ENDPOINT": ("store", "endpoint"),
     "OUTLIVE_S3_REGION": ("store", "region"),
     "OUTLIVE_EVERY": ("save", "every"),
+    "OUTLIVE_PROVIDER": ("reclaim", "provider"),
+    "OUTLIVE_METADATA_ENDPOINT": ("reclaim", "endpoint"),
 }
 
 

@@ -384,7 +384,7 @@ class Guard:
         self._record.close()
         self._place.closing.set()  # what is left to do is not worth waiting for
         if self._watch is not None:
-            self._watch.close()
+            self._watch.close(saved=self._exit in {Exit.RESUME, Exit.FINISHED})
         self._place.lock.release()
 
 

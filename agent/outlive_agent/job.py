@@ -1,7 +1,7 @@
 """What a guard was asked to do: the same for all three ways to start one."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from outlive.objects.interface import ObjectStore
@@ -11,7 +11,7 @@ from outlive_agent.journal import Journal
 from outlive_agent.kept import KeptLife
 from outlive_agent.notify import Notify
 from outlive_agent.runtime import DrainLock
-from outlive_agent.settings.values import Every
+from outlive_agent.settings.values import Every, ReclaimSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,7 @@ class Job:
     rewind: int | None = None
     taken_over: Life | None = None
     patient: bool = False
-    inbox: bool = True
-    flag_file: Path | None = None
+    reclaim: ReclaimSettings = field(default_factory=ReclaimSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
-    """Whoever made the announcement with this ``id`` has called it off."""
+    """The announcement with this ``id`` no longer stands; ``by`` is the one that took its place, if any."""
 
     source: str
     id: str
+    by: str = ""
 
 
 Tell: TypeAlias = Callable[[Notice | Withdrawn], None]

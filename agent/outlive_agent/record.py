@@ -186,6 +186,8 @@ class Record:
         self._seen.discard(withdrawn.id)  # should it come back, it is news
         if self._notice is not None and self._notice.id == withdrawn.id:
             self._notice = None
+        if withdrawn.by:
+            return True  # what took its place has a line of its own
         then = "too late: the training is already stopping" if late else "training goes on"
         self._journal.notice(f"{withdrawn.source} called off what it announced ({withdrawn.id}): {then}")
         self.history.record("called-off", source=withdrawn.source, id=withdrawn.id, late=late)

@@ -48,6 +48,11 @@ class DrainLock:
         self._path = root / f"drain-{digest}.lock"
         self._fd = -1
 
+    @property
+    def path(self) -> Path:
+        """The lock's file, whose name is that of the run in its store."""
+        return self._path
+
     def hold(self) -> None:
         """Take it, if nobody else drains; harmless twice."""
         if self._fd >= 0:

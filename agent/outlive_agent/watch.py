@@ -1,15 +1,19 @@
 """What goes on beside a life, in threads of its own: sources of notices, removal of old checkpoints."""
 
+import os
 import threading
+import time
 from contextlib import suppress
 
 from outlive.errors import OutliveError, Superseded
 from outlive.store.commit import Committer
 from outlive.store.lives import Life
-from outlive_agent.events import Noticed, Post, SupersededSeen
+from outlive_agent.events import CalledOff, Noticed, Post, SupersededSeen
 from outlive_agent.job import Job, Place
-from outlive_agent.notice import Notice
+from outlive_agent.notice import Notice, Withdrawn
 from outlive_agent.pruning import Pruning
+from outlive_agent.remembered import Remembered
+from outlive_agent.sources.cloud import Cloud
 from outlive_agent.sources.flag_file import FlagFile
 from outlive_agent.sources.inbox import Inbox
 from outlive_agent.sources.interface import Source
@@ -22,16 +26,24 @@ class Watch:
         self._closing = threading.Event()
         self._heard = False
         self._post = post
+        self._journal = place.journal
+        self._remembered = Remembered(place.lock.path.with_suffix(".notices"))
         self._inbox = Inbox(
             place.store,
             life,
             superseded=self._superseded,
             journal=place.journal,
-            requests=job.inbox,
+            requests=job.reclaim.inbox,
         )
-        self._flag_file = FlagFile(job.flag_file) if job.flag_file is not None else None
+        flag_file = job.reclaim.flag_file
+        self._flag_file = FlagFile(flag_file) if flag_file is not None else None
+        standing = self._remembered.standing(time.monotonic())
+        for notice in standing:  # told to an agent that did not live to act on it
+            self._tell(notice)
+        self._cloud = Cloud(job.reclaim, os.environ, journal=place.journal, standing=standing)
         self._pruning = Pruning(place.store, job.keep, journal=place.journal)
-        sources: list[Source] = [self._inbox, *([self._flag_file] if self._flag_file else [])]
+        sources: list[Source] = [self._inbox, self._cloud]
+        sources += [self._flag_file] if self._flag_file else []
         for source in sources:
             threading.Thread(
                 target=source.run, args=(self._tell, self._closing), name=source.name, daemon=True
@@ -41,19 +53,34 @@ class Watch:
         """A commit was acknowledged: remove what the policy lets go."""
         self._pruning.after_commit(owner)
 
-    def close(self) -> None:
-        """Remove the requests that were acted on, so that the next life does not act on them again."""
+    def close(self, *, saved: bool = False) -> None:
+        """Remove the requests that were acted on, so that the next life does not act on them again.
+
+        ``saved``: all is durable, so what was announced has been acted on for good.
+        """
         self._closing.set()
         if not self._heard:
             return
         if self._flag_file is not None:
             self._flag_file.handled()
+        if saved:
+            self._remembered.settle()
+            self._cloud.handled()
         with suppress(OutliveError):  # the next life passes over what is older than itself
             self._inbox.handled()
 
-    def _tell(self, notice: Notice) -> None:
+    def _tell(self, said: Notice | Withdrawn) -> None:
+        if isinstance(said, Withdrawn):
+            self._remembered.forget(said.id)
+            self._post(CalledOff(withdrawn=said))
+            return
+        if self._remembered.acted_on(said):
+            self._journal.info(f"{said.source} still announces what was acted on already ({said.id})")
+            return
         self._heard = True
-        self._post(Noticed(notice=notice))
+        if said.source != self._inbox.name:  # the inbox remembers by itself, and knows which life was meant
+            self._remembered.add(said)
+        self._post(Noticed(notice=said))
 
     def _superseded(self, error: Superseded) -> None:
         self._post(SupersededSeen(error=error))

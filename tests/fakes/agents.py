@@ -132,6 +132,7 @@ class Machine:
             "XDG_RUNTIME_DIR": str(self.directory),
             "HOME": str(self.directory),
             "PYTHONUNBUFFERED": "1",
+            "OUTLIVE_PROVIDER": "none",
             **(more or {}),
         }
 

@@ -136,8 +136,7 @@ def _job(
         rewind=rewind,
         taken_over=taken_over,
         patient=patient,
-        inbox=config.reclaim.inbox,
-        flag_file=config.reclaim.flag_file,
+        reclaim=config.reclaim,
     )
 
 

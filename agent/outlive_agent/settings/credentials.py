@@ -92,3 +92,18 @@ def _hint(error: OSError, path: Path) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{_WANTED}, then chmod 600 {path}"
     return "run this as the user who owns it"
+
+
+def private_line(path: Path) -> str:
+    """The one line of a file that holds a token, which not everybody may read."""
+    wanted = f"write the token into {path}, then chmod 600 {path}"
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
+                raise ConfigError(f"{path}: every user of this machine can read it", hint=f"chmod 600 {path}")
+            line = file.read(AT_MOST).decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise ConfigError(f"{path}: {(error.strerror or 'unreadable').lower()}", hint=wanted) from None
+    if not line or not line.isascii() or not line.isprintable() or " " in line:
+        raise ConfigError(f"{path}: not one line that could be a token", hint=wanted)
+    return line

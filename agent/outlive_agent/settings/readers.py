@@ -37,6 +37,7 @@ location = matching(
     LOCATION_PATTERN, "s3://bucket/prefix, https://endpoint/bucket/prefix, or an absolute path"
 )
 endpoint = matching(ENDPOINT_PATTERN, "a URL without a path, such as https://nyc3.digitaloceanspaces.com")
+metadata_endpoint = matching(ENDPOINT_PATTERN, "a URL without a path, such as http://127.0.0.1:1338")
 region = matching(REGION_PATTERN, "a region's name, such as us-east-1")
 systemd_name = matching(
     CREDENTIAL_PATTERN, "the name of a credential that the unit loads, such as outlive-store"

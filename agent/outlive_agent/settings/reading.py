@@ -95,6 +95,9 @@ def _reclaim(section: Section) -> ReclaimSettings:
     default = ReclaimSettings()
     settings = ReclaimSettings(
         provider=section.take("provider", readers.provider, default.provider),
+        endpoint=section.take("endpoint", readers.metadata_endpoint, default.endpoint),
+        acknowledge=section.take("acknowledge", readers.truth, default.acknowledge),
+        token_file=section.take("token_file", readers.optional_path, default.token_file),
         flag_file=section.take("flag_file", readers.optional_path, default.flag_file),
         inbox=section.take("inbox", readers.truth, default.inbox),
     )

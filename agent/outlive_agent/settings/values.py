@@ -7,7 +7,25 @@ from pathlib import Path
 from outlive.store.retention import Keep
 from outlive_agent.units import duration_text
 
-PROVIDERS = ("auto", "none")
+PROVIDERS = (
+    "auto",
+    "none",
+    "aws",
+    "gcp",
+    "azure",
+    "alibaba",
+    "tencent",
+    "byteplus",
+    "digitalocean",
+    "kubernetes",
+    "slurm",
+    "nebius",
+    "yandex",
+    "ibm",
+    "ovh",
+    "runpod",
+    "vast",
+)
 """``auto`` finds out where it runs; ``none`` asks no metadata server."""
 
 
@@ -77,6 +95,12 @@ class ReclaimSettings:
     """Who may announce a reclaim."""
 
     provider: str = "auto"
+    endpoint: str | None = None
+    """Where the provider's metadata server is, if not at its usual place: for rehearsals."""
+    acknowledge: bool = False
+    """Whether Azure is told that it may begin once everything is saved."""
+    token_file: Path | None = None
+    """Holds a token of DigitalOcean's API, to watch the Droplet with."""
     flag_file: Path | None = Path("/run/outlive/checkpoint-now")
     inbox: bool = True
 

@@ -1,10 +1,9 @@
 """What every source of notices is."""
 
 import threading
-from collections.abc import Callable
 from typing import Protocol
 
-from outlive_agent.notice import Notice
+from outlive_agent.notice import Tell
 
 
 class Source(Protocol):
@@ -13,4 +12,4 @@ class Source(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(self, tell: Callable[[Notice], None], closing: threading.Event) -> None: ...
+    def run(self, tell: Tell, closing: threading.Event) -> None: ...
