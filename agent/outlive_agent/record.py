@@ -3,6 +3,7 @@
 import os
 import time
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 from outlive.errors import OutliveError
 from outlive.staging.messages import Ended, Mode, Outcome
@@ -71,7 +72,8 @@ class Record:
             self._place.kept.keep(life)
         if self._job.taken_over is None:
             self._journal.notice(f"life {life.number} of {life.run} begins, in {self._job.location}")
-            self._history.record("started", mode=self._mode, pid=os.getpid())
+            up = _up_seconds(self._began) if self._mode == "daemon" else None
+            self._history.record("started", mode=self._mode, pid=os.getpid(), up_seconds=up)
         else:
             self._journal.notice(f"life {life.number} of {life.run} goes on with a new agent")
             self._history.record("taken-over", mode=self._mode, pid=os.getpid())
@@ -280,6 +282,16 @@ class Record:
             status.write(self._place.directory, current)
         except OSError:
             return  # a full disk must not cost the run; the journal and the history tell the same
+
+
+def _up_seconds(began: float) -> float | None:
+    """From when systemd began on this machine, or in this container, until this process did."""
+    now = time.time()
+    try:
+        systemd = Path("/run/systemd/private").stat().st_ctime
+    except OSError:
+        return None
+    return round(max(0.0, now - (time.monotonic() - began) - systemd), 3)
 
 
 def _wall(deadline: float | None) -> str | None:

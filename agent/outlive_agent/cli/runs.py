@@ -83,8 +83,10 @@ def history_main(argv: Sequence[str]) -> int:
 
     parser.add_argument("run", type=run_name, metavar="RUN")
     parser.add_argument("--events", action="store_true", help="tell what happened in each life")
+    parser.add_argument("--clock", action="store_true", help="tell what each change of machines took")
     add_store_options(parser)
     args = parser.parse_args(argv)
+    from outlive_agent.cli.clock_page import clock_json, print_clock
     from outlive_agent.cli.lives_page import life_json, print_events, print_lives
     from outlive_agent.cli.places import open_for
     from outlive_agent.cli.target import check_run
@@ -95,10 +97,14 @@ def history_main(argv: Sequence[str]) -> int:
     if not story:
         check_run(store, args.run)
     if args.json:
-        emit_json({"store": store.location, "run": args.run, "lives": [life_json(life) for life in story]})
+        lives = [life_json(life) for life in story]
+        emit_json({"store": store.location, "run": args.run, "lives": lives, **clock_json(story)})
         return Exit.FINISHED
     printer = Printer()
     print_lives(printer, story)
+    if args.clock:
+        printer.say()
+        print_clock(printer, story)
     if args.events:
         print_events(printer, story)
     return Exit.FINISHED
