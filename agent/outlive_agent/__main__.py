@@ -28,6 +28,7 @@ VERBS: dict[str, Verb] = {
     "prune": Verb(f"{_CLI}.upkeep:prune_main", "remove what the keep policy lets go"),
     "status": Verb(f"{_CLI}.local:status_main", "what the agents on this machine are doing"),
     "reclaim": Verb(f"{_CLI}.local:reclaim_main", "tell a run, from anywhere, that its machine goes away"),
+    "emulate": Verb(f"{_CLI}.emulate:emulate_main", "a metadata server to rehearse a reclaim with"),
     "user-data": Verb(f"{_CLI}.user_data:user_data_main", "the cloud-init text for a new machine"),
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from outlive_agent.notice import Notice
 from outlive_agent.sources.findings import Findings
-from outlive_agent.sources.metadata_http import Answer, Metadata, NoAnswer, refusal
+from outlive_agent.sources.metadata_http import SECONDS, Answer, Metadata, NoAnswer, refusal
 from outlive_agent.sources.polling import Key
 from outlive_agent.sources.session_token import Token
 from outlive_agent.sources.times import iso_time, mail_time, seconds_until
@@ -32,8 +32,10 @@ class Aws:
     period = 5.0
     longest_wait = 10.0
 
-    def __init__(self, url: str = URL, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._server = Metadata(url)
+    def __init__(
+        self, url: str = URL, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._server = Metadata(url, seconds=seconds)
         self._token = Token(self._server, ask=TOKEN["ask"], use=TOKEN["use"], clock=clock, hint=_HOP_HINT)
         self._findings = Findings(self.name, clock=clock)
         self.keys = (

@@ -35,9 +35,16 @@ class Azure:
     longest_wait = 5.0
 
     def __init__(
-        self, url: str = URL, *, acknowledge: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        url: str = URL,
+        *,
+        acknowledge: bool = False,
+        seconds: float = SECONDS,
+        first_seconds: float = FIRST_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._server = Metadata(url, headers=HEADERS)
+        self._server = Metadata(url, headers=HEADERS, seconds=seconds)
+        self._first_seconds = first_seconds
         self._url = url
         self._findings = Findings(self.name, clock=clock)
         self._acknowledge = acknowledge
@@ -52,7 +59,7 @@ class Azure:
 
     def events(self) -> Sequence[Notice]:
         """What is scheduled for this machine now."""
-        answer = self._server.get(EVENTS, seconds=SECONDS if self._answered else FIRST_SECONDS)
+        answer = self._server.get(EVENTS, seconds=None if self._answered else self._first_seconds)
         if answer.status == 410:
             raise NoAnswer("it is being updated (HTTP 410)", patience_seconds=UPDATE_SECONDS)
         if answer.status != 200:

@@ -34,12 +34,14 @@ class Gcp:
         *,
         notice_seconds: float = NOTICE_SECONDS,
         hang_seconds: int = HANG_SECONDS,
+        seconds: float = SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._server = Metadata(url, headers=HEADERS)
+        self._server = Metadata(url, headers=HEADERS, seconds=seconds)
         self._findings = Findings(self.name, clock=clock)
         self._notice_seconds = notice_seconds
         self._hang_seconds = hang_seconds
+        self._seconds = seconds
         self._etag: str | None = None
         self._previous: str | None = None
         self.keys = (Key(look=self.preempted), Key(look=self.maintenance))
@@ -53,10 +55,10 @@ class Gcp:
 
         With ``last_etag`` no change is missed between two questions, nor before the first.
         """
-        path, seconds = f"{BASE}/preempted", SECONDS
+        path, seconds = f"{BASE}/preempted", self._seconds
         if self._etag is not None:
             wait = f"?wait_for_change=true&last_etag={self._etag}&timeout_sec={self._hang_seconds}"
-            path, seconds = path + wait, self._hang_seconds + SECONDS
+            path, seconds = path + wait, self._hang_seconds + self._seconds
         self._etag, previous, self._previous = None, self._previous, None
         answer = self._get(path, seconds=seconds)
         said = answer.text.strip('"').upper()
@@ -102,7 +104,7 @@ class Gcp:
             found = self._findings.notice("reclaim", what, moment=moment, answer=answer)
         return [found] if found else []
 
-    def _get(self, path: str, *, seconds: float = SECONDS) -> Answer:
+    def _get(self, path: str, *, seconds: float | None = None) -> Answer:
         answer = self._server.get(path, seconds=seconds)
         if answer.status != 200:
             raise refusal(answer)

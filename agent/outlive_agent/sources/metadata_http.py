@@ -55,17 +55,25 @@ class Metadata:
     """One server. Not for several threads at once."""
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, clock: Callable[[], float] | None = None
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         scheme, _, rest = url.partition("://")
         self._authority = rest.rstrip("/")
         self._tls = scheme == "https"
         self._headers = dict(headers or {})
-        self._clock = clock or time.monotonic
+        self._seconds = seconds
+        self._clock = clock
         self._connection: _Connection | None = None
 
-    def get(self, path: str, *, headers: Mapping[str, str] | None = None, seconds: float = SECONDS) -> Answer:
-        """Ask for what lies at ``path``. ``NoAnswer`` if that takes longer than ``seconds``, in all."""
+    def get(
+        self, path: str, *, headers: Mapping[str, str] | None = None, seconds: float | None = None
+    ) -> Answer:
+        """Ask for what lies at ``path``. ``NoAnswer`` if that takes too long, in all."""
         return self.ask("GET", path, headers=headers, seconds=seconds)
 
     def ask(
@@ -75,10 +83,10 @@ class Metadata:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        seconds: float = SECONDS,
+        seconds: float | None = None,
     ) -> Answer:
         """As :meth:`get`, with any method."""
-        deadline = self._clock() + seconds
+        deadline = self._clock() + (self._seconds if seconds is None else seconds)
         told = {"Accept-Encoding": "identity", **self._headers, **(headers or {})}
         try:
             return self._once(method, path, headers=told, body=body, deadline=deadline)

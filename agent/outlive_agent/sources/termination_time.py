@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from outlive_agent.notice import Notice
 from outlive_agent.sources.findings import Findings
-from outlive_agent.sources.metadata_http import Answer, Metadata, NoAnswer, refusal
+from outlive_agent.sources.metadata_http import SECONDS, Answer, Metadata, NoAnswer, refusal
 from outlive_agent.sources.polling import Key
 from outlive_agent.sources.session_token import Token
 from outlive_agent.sources.times import iso_time, reversed_time
@@ -61,9 +61,11 @@ class TerminationTime:
         return [found] if found else []
 
 
-def alibaba(url: str = ALIBABA_URL, *, clock: Callable[[], float] = time.monotonic) -> TerminationTime:
+def alibaba(
+    url: str = ALIBABA_URL, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+) -> TerminationTime:
     """With a token, which a hardened instance demands; without where there are none."""
-    server = Metadata(url)
+    server = Metadata(url, seconds=seconds)
     token = Token(
         server,
         ask="X-aliyun-ecs-metadata-token-ttl-seconds",
@@ -77,9 +79,11 @@ def alibaba(url: str = ALIBABA_URL, *, clock: Callable[[], float] = time.monoton
     )
 
 
-def tencent(url: str = TENCENT_URL, *, clock: Callable[[], float] = time.monotonic) -> TerminationTime:
+def tencent(
+    url: str = TENCENT_URL, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+) -> TerminationTime:
     """Its times name no zone; they are those of China."""
-    server = Metadata(url)
+    server = Metadata(url, seconds=seconds)
 
     def parse(text: str) -> datetime | None:
         return iso_time(text, zone=_CHINA) or reversed_time(text, zone=_CHINA)
@@ -89,9 +93,11 @@ def tencent(url: str = TENCENT_URL, *, clock: Callable[[], float] = time.monoton
     )
 
 
-def byteplus(url: str = BYTEPLUS_URL, *, clock: Callable[[], float] = time.monotonic) -> TerminationTime:
+def byteplus(
+    url: str = BYTEPLUS_URL, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+) -> TerminationTime:
     """BytePlus and Volcengine."""
-    server = Metadata(url)
+    server = Metadata(url, seconds=seconds)
     path = "/latest/spot_instance_termination_time"
     return TerminationTime(
         "byteplus", ask=lambda: server.get(path), parse=iso_time, close=server.close, clock=clock
