@@ -33,7 +33,7 @@ def recoveries(story: Sequence[LifeStory]) -> list[Recovery]:
 
 
 def goodput(story: Sequence[LifeStory]) -> float | None:
-    """Time in steps that survived / time in which a machine was there for the run; None if that is unknown."""
+    """Time in steps that survived / time in which a machine was there for the run; None if unknown."""
     paid = kept = 0.0
     for life in story:
         began, ended = _booted(life), life.events[-1].at if life.events else None

@@ -102,7 +102,10 @@ def persistently(step: Callable[[], T], journal: Journal, *, what: str) -> T:
         except OutliveError as error:
             journal.notice(f"{what} failed: {error}; again in {attempt * 5} s")
             time.sleep(attempt * 5)
-    return step()
+    try:
+        return step()
+    except OutliveError as error:
+        raise StepFailed(f"{what} failed: {error}", hint=error.hint) from error
 
 
 def install_packages(names: Sequence[str], journal: Journal) -> None:

@@ -4,18 +4,37 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 
 from outlive.staging.channel import Channel, connect
 from outlive.staging.messages import Welcome
-from outlive.train.link import Given, Link
+from outlive.train.link import Given, Link, RefusedError, Stopped
+
+ATTACH_SECONDS = 10.0
+"""How long an agent that is being started may take until it listens."""
+RETURN_SECONDS = 10.0
+"""How long one that systemd replaces may take, where the training must stop now."""
+_LOOK_SECONDS = 0.1
 
 
 def attach_agent(
     settings: Mapping[str, str], *, stopped: Callable[[], bool], say: Callable[[str], None]
 ) -> tuple[Link, Given | None]:
-    """The agent of $OUTLIVE_SOCKET if one listens there, else a helper with `settings` in its environment."""
-    link = _listening() or start_helper(settings)
+    """The agent of $OUTLIVE_SOCKET if one listens there, else a helper with `settings` in its environment.
+
+    Where nothing says where the run is kept, only that agent knows: a helper would begin another run here, on
+    a disk that goes with the machine. So it is waited for then, and ``RefusedError`` if it does not come.
+    """
+    link = _listening()
+    if link is None and os.environ.get("OUTLIVE_SOCKET") and not _place_known(settings):
+        link = _awaited(ATTACH_SECONDS, stopped=stopped)
+        if link is None:
+            raise RefusedError(
+                f"no agent listens on {os.environ['OUTLIVE_SOCKET']}",
+                hint="see what it said last: journalctl -u outlive-agent",
+            )
+    link = link or start_helper(settings)
     try:
         return link, link.open(stopped=stopped, say=say)
     except BaseException:
@@ -26,11 +45,13 @@ def attach_agent(
 def succeed_agent(welcome: Welcome, *, at_once: bool, say: Callable[[str], None]) -> Link:
     """Another agent for the life that `welcome` named, after its own has died.
 
-    A daemon comes back by itself and is waited for; `at_once` takes a helper instead. ``EOFError``: not yet.
+    A daemon comes back by itself, and alone has the keys: `at_once` waits for it. ``EOFError``: not yet.
     """
     link = _listening() if welcome.mode == "daemon" else None
-    if link is None and welcome.mode == "daemon" and not at_once:
-        raise EOFError("the agent is not back yet")
+    if link is None and welcome.mode == "daemon":
+        link = _awaited(RETURN_SECONDS) if at_once else None
+        if link is None:
+            raise EOFError("the agent is not back yet")
     if link is None:
         life = {"OUTLIVE_LIFE": str(welcome.life), "OUTLIVE_NONCE": welcome.nonce}
         link = start_helper({"OUTLIVE_RUN": welcome.run, "OUTLIVE_STORE": welcome.store, **life})
@@ -65,6 +86,20 @@ def let_go(helper: "subprocess.Popen[bytes] | None", *, seconds: float) -> None:
         helper.wait(seconds)
     except subprocess.TimeoutExpired:
         helper.returncode = 0  # it outlives us on purpose; else Python warns of a process left behind
+
+
+def _place_known(settings: Mapping[str, str]) -> bool:
+    return any(os.environ.get(name) or settings.get(name) for name in ("OUTLIVE_STORE", "OUTLIVE_CONFIG"))
+
+
+def _awaited(seconds: float, *, stopped: Callable[[], bool] = lambda: False) -> Link | None:
+    """The agent, if it listens (again) within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while (link := _listening()) is None and time.monotonic() < deadline:
+        if stopped():
+            raise Stopped
+        time.sleep(_LOOK_SECONDS)
+    return link
 
 
 def _listening() -> Link | None:
