@@ -28,7 +28,7 @@ class Emulator:
         self.requests: list[str] = []
         self.closing = threading.Event()
         self._server = _Server(address, self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="emulator")
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="emulator")
         self._thread.start()
 
     @property
@@ -78,6 +78,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body go in two writes, and the second must not wait 40 ms
     server: _Server
 
     def setup(self) -> None:
