@@ -23,6 +23,8 @@ from outlive_agent.bootstrap.steps import (
 from outlive_agent.journal import Journal
 
 AT_MOST = 1 << 30
+_FINDS = "import sys, importlib.util as u; sys.exit(not (u.find_spec('outlive') and u.find_spec('torch')))"
+"""Not imported: that takes seconds, in which the training could start."""
 _TORCH = re.compile(r"^\s*(?:torch(?![\w.-])|.*/torch-\d)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -69,9 +71,9 @@ class Installer:
         environment = self.plan.environment
         if environment.venv:
             python = Path(environment.venv) / "bin" / "python"
-            if not interpreter_can(python, "import outlive, torch", account=self.account):
+            if not interpreter_can(python, _FINDS, account=self.account):
                 raise StepFailed(
-                    f"outlive and torch can't be imported by {python}",
+                    f"{python} does not have outlive and torch",
                     hint="install outlive[train] there, or leave out training.venv",
                 )
             return
