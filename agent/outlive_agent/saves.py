@@ -174,12 +174,16 @@ class Saves:
             self._journal.info(f"dropped the save of {step_text(held.step)} for a newer one")
             self._tell(held, Failed(number=held.number, message="dropped for a newer snapshot"))
             return
+        again = self.pace.failures > 0 and type(error) is type(self.problem)
         self.problem = error
         first = self.pace.failures == 0
         delay = self.pace.failed(time.monotonic())
         self._tell(held, Failed(number=held.number, message=str(error), hint=error.hint))
         later = f"training goes on, trying again in {duration_text(delay)}" if training else "trying again"
-        self._journal.problem(f"{step_text(held.step)} was not saved ({later})", error)
+        if again:  # the whole story was told with the first one
+            self._journal.warning(f"{step_text(held.step)} was not saved either ({later})")
+        else:
+            self._journal.problem(f"{step_text(held.step)} was not saved ({later})", error)
         if first and self._history is not None:
             self._history.record("save-failed", step=held.step, message=str(error))
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from outlive.errors import ConfigError, OutliveError
+from outlive.errors import ConfigError, OutliveError, StateError
 from outlive.staging.messages import Outcome
 from outlive.store.layout import CheckpointId
 from outlive.train import environment, rng, settings
@@ -236,7 +236,11 @@ class Run:
 
     def _first_boundary(self) -> None:
         """What can be known only now: whether the state can be saved at all, and what was forgotten."""
-        self._saving.check()
+        try:
+            self._saving.check()
+        except StateError as why:
+            say(f"Try: {why.hint}")  # a traceback shows the message only
+            raise
         for name in self._tracked.forgotten_schedulers():
             say(f"{name} has a scheduler that is not tracked: hand it to attach(), or it restarts on resume")
         if self._resume is not None:
