@@ -112,7 +112,7 @@ def by_firmware(firmware: Path = FIRMWARE, hypervisor: Path = HYPERVISOR) -> str
 
 def _is_ec2(uuid: str) -> bool:
     """Plain, or with the first group's bytes swapped."""
-    return uuid.startswith("ec2") or (len(uuid) > 8 and uuid[4:8].endswith("2ec") and uuid[8] == "-")
+    return uuid.startswith("ec2") or (uuid[4:5] == "2" and uuid[6:9] == "ec-")
 
 
 def _is_aws(server: Metadata, seconds: float) -> bool:

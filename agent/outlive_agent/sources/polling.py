@@ -14,6 +14,8 @@ from outlive_agent.sources.metadata_http import NoAnswer
 
 FAILURES = 3
 """So many in a row are an illness: a single 503 is everyday life."""
+SHORTEST_WAIT = 0.5
+"""Seconds until the next look after a failure; the first ones are tried again sooner than a good one."""
 LOOKS_WITHOUT = 2
 """So many looks must miss an announcement before it is called off."""
 
@@ -108,7 +110,8 @@ class Polling:
 
     def _failed(self, error: NoAnswer) -> float:
         failures = self._health.failed(error, self._clock())
-        return min(self._server.period * 2.0 ** min(failures - 1, 10), self._server.longest_wait)
+        patient = self._server.period * 2.0 ** min(failures - 3, 10)
+        return max(SHORTEST_WAIT, min(patient, self._server.longest_wait))
 
 
 def _successor(known: str, announced: Iterable[str]) -> str:
