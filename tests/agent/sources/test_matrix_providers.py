@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from fakes.agents import wait_until
 from fakes.watched import Watched
 from outlive_agent.emulate.faults import parse_fault
 from outlive_agent.emulate.server import Emulator
@@ -120,9 +121,8 @@ def test_gcp_hears_it_while_it_waits(watch: Watch) -> None:
     told, closing = threading.Event(), threading.Event()
     thread = threading.Thread(target=polling.run, args=(lambda said: told.set(), closing))
     thread.start()
-    asked = threading.Event()
-    while not any("wait_for_change" in line for line in watched.emulator.requests):
-        assert not asked.wait(0.01)
+    asked = watched.emulator.requests
+    wait_until(lambda: any("wait_for_change" in line for line in asked), what="the question hangs")
     watched.stage.announce(30)
     assert told.wait(10)
     closing.set()
