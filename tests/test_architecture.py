@@ -17,7 +17,7 @@ PRODUCT = [p for p in CODE if p.is_relative_to(ROOT / "agent") or p.is_relative_
 
 @pytest.mark.parametrize(
     "module",
-    ["outlive_agent.__main__", "outlive_agent.guard", "outlive_agent.helper", "outlive.store.commit"],
+    ["outlive_agent.__main__", "outlive_agent.guard", "outlive_agent.sidecar", "outlive.store.commit"],
 )
 def test_starts_without_torch(module: str) -> None:
     """The agent and the store start in a fresh interpreter without loading torch or numpy."""

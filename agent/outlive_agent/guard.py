@@ -111,7 +111,7 @@ class Guard:
                 if event is not None:
                     self._reactions[type(event)](event)
                 self._tick(time.monotonic())
-            # Only here: a fault of ours must not end the training with us, which saves through a helper then.
+            # Only here: a fault of ours must not end the training too, which saves through a sidecar then.
             self._supervisor.kill(None)
         finally:
             self._close()
@@ -235,7 +235,7 @@ class Guard:
         if self._end.stopping or self._given_up:
             return True
         ended = training.outcome in {"finished", "stopped"}
-        return ended or (training.attached and self._supervisor.mode == "helper")
+        return ended or (training.attached and self._supervisor.mode == "sidecar")
 
     def _start_again(self, child: ChildExited) -> bool:
         """Whether the command crashed and has been started again."""

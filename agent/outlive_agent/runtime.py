@@ -77,7 +77,7 @@ class DrainLock:
         """Wait until nobody drains; calls ``say`` once if somebody does. False if the wait was cut short."""
         deadline = time.monotonic() + seconds
         said = False
-        # In this order: a helper takes the lock before its training ends, so one of the two is always seen.
+        # In this order: a sidecar takes the lock before its training ends, so one of the two is always seen.
         while self._orphaned() or not self._free():
             if not said:
                 say()
@@ -88,7 +88,7 @@ class DrainLock:
         return True
 
     def _orphaned(self) -> bool:
-        """Whether a training of this run has lost its agent: it is about to save through a helper."""
+        """Whether a training of this run has lost its agent: it is about to save through a sidecar."""
         for path in self._root.glob(f"*-*/{status.FILE_NAME}"):
             left = status.read(path)
             if left is None or left.trainer_pid is None or (left.run, left.store) != (self._run, self._store):

@@ -26,7 +26,7 @@ class Status:
 
     pid: int
     mode: str
-    """``exec``, ``daemon`` or ``helper``."""
+    """``exec``, ``daemon`` or ``sidecar``."""
     run: str
     store: str
     phase: str

@@ -79,7 +79,7 @@ class Training:
                 life=life,
                 busy=self.connected is not None,
                 stopping=self.stopping,
-                taken_over=self._job.taken_over is not None and self._mode == "helper",
+                taken_over=self._job.taken_over is not None and self._mode == "sidecar",
             )
         except ProtocolError as error:
             self._journal.problem("a training was refused", error)

@@ -164,16 +164,16 @@ class Trainer:
         self.channel.send(Ended(outcome=outcome, step=self.step))  # type: ignore[arg-type]
 
 
-def start_helper(environ: "dict[str, str]") -> Channel:
+def start_sidecar(environ: "dict[str, str]") -> Channel:
     """As a bare ``python train.py`` does."""
     ours, theirs = Channel.pair()
     subprocess.Popen(
-        [sys.executable, "-m", "outlive_agent.helper", "--fd", str(theirs.fileno()), "--", *sys.argv],
+        [sys.executable, "-m", "outlive_agent.sidecar", "--fd", str(theirs.fileno()), "--", *sys.argv],
         env={**os.environ, **environ},
         pass_fds=[theirs.fileno()],
         start_new_session=True,
     )
-    theirs._socket.close()  # not close(): that would hang up for the helper too
+    theirs._socket.close()  # not close(): that would hang up for the sidecar too
     return ours
 
 
@@ -195,7 +195,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, flag)
     socket = os.environ.get("OUTLIVE_SOCKET")
-    trainer.start(connect(socket) if socket else start_helper({}))
+    trainer.start(connect(socket) if socket else start_sidecar({}))
     while trainer.step < options.steps:
         began = time.monotonic()
         time.sleep(options.pause)
@@ -244,7 +244,7 @@ def survive(trainer: Trainer) -> int:
     welcome = trainer.welcome
     heir = Trainer(trainer.size)
     heir.step = trainer.step
-    channel = start_helper(
+    channel = start_sidecar(
         {
             "OUTLIVE_RUN": welcome.run,
             "OUTLIVE_STORE": welcome.store,

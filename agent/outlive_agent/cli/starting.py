@@ -80,11 +80,11 @@ def guard_unit(config: Config) -> Exit:
 
 
 def guard_parent(channel: Channel, *, command: tuple[str, ...], taken_over: Life | None) -> Exit:
-    """The helper of a bare ``python train.py``, at the other end of ``channel``."""
+    """The sidecar of a bare ``python train.py``, at the other end of ``channel``."""
     environ = dict(os.environ)
     config = configuration.for_exec(Namespace(command=list(command)), environ)
     root = runtime_root(environ)
-    directory = prepare(root, name=f"helper-{os.getpid()}")
+    directory = prepare(root, name=f"sidecar-{os.getpid()}")
     job = _job(config, command=command, taken_over=taken_over)
     place = _place(job, config, root=root, directory=directory)
     events: Events = SimpleQueue()
@@ -157,7 +157,7 @@ def _place(job: Job, config: Config, *, root: Path, directory: Path) -> Place:
 
 
 def _child_environ(config: Config, socket: Path, config_file: str | None) -> Mapping[str, str]:
-    """What the training needs to find us, and to start a helper for its last save if we are killed."""
+    """What the training needs to find us, and to start a sidecar for its last save if we are killed."""
     store = config.store
     given = {
         "OUTLIVE_SOCKET": str(socket),

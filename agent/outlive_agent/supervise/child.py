@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 class Child:
     """A session of its own, so that Ctrl-C reaches the agent only, which saves and then stops the command.
 
-    If the agent is killed the kernel sends the command SIGTERM, on which a trainer saves through a helper.
+    If the agent is killed the kernel sends the command SIGTERM, on which a trainer saves through a sidecar.
     """
 
     mode: Mode = "exec"

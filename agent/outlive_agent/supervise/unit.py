@@ -28,9 +28,9 @@ class Unit:
 
 
 class Parent(Unit):
-    """The bare ``python train.py`` that started this helper."""
+    """The bare ``python train.py`` that started this sidecar."""
 
-    mode: Mode = "helper"
+    mode: Mode = "sidecar"
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:

@@ -13,7 +13,7 @@ MAX_PACKET_BYTES = 32 * 1024
 
 Reason: TypeAlias = Literal["interval", "notice", "signal", "exception", "hand", "finished"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
-Mode: TypeAlias = Literal["exec", "daemon", "helper"]
+Mode: TypeAlias = Literal["exec", "daemon", "sidecar"]
 Outcome: TypeAlias = Literal["finished", "stopped", "exception"]
 
 

@@ -53,8 +53,8 @@ class RefusedError(OutliveError):
 class Link:
     """An open conversation. A thread of its own receives; ``lost`` turns true when the agent has gone."""
 
-    def __init__(self, channel: Channel, helper: "subprocess.Popen[bytes] | None" = None) -> None:
-        self.helper = helper
+    def __init__(self, channel: Channel, sidecar: "subprocess.Popen[bytes] | None" = None) -> None:
+        self.sidecar = sidecar
         self.page: ControlPage
         self.welcome: Welcome
         self.accepted = 0
@@ -113,7 +113,7 @@ class Link:
             return
 
     def close(self) -> None:
-        """Hang up. A helper goes on by itself until what it accepted is a checkpoint."""
+        """Hang up. A sidecar goes on by itself until what it accepted is a checkpoint."""
         self._channel.close()
         if self._listener is not None:
             self._listener.join()

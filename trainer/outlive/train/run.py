@@ -12,12 +12,12 @@ from outlive.store.layout import CheckpointId
 from outlive.train import environment, rng, settings
 from outlive.train.boundary import Accumulation, Pace, Stand
 from outlive.train.ending import Ending
-from outlive.train.helper import attach_agent
 from outlive.train.link import Given, Link, RefusedError, Stopped
 from outlive.train.loops import Loops
 from outlive.train.requests import Requests
 from outlive.train.resume import Resume
 from outlive.train.saving import Saving, say
+from outlive.train.sidecar import attach_agent
 from outlive.train.state import State
 from outlive.train.stop import EXIT_CONFIG, EXIT_RESUME, Signals
 from outlive.train.tracked import Tracked, is_tracked

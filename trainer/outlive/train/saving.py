@@ -10,9 +10,9 @@ from outlive.staging.arena import Arena
 from outlive.staging.messages import Committed, Ended, Failed, Outcome, Refused
 from outlive.train.arenas import Arenas
 from outlive.train.boundary import Stand, Want
-from outlive.train.helper import let_go, succeed_agent
 from outlive.train.layout import Layout
 from outlive.train.link import Link, RefusedError
+from outlive.train.sidecar import let_go, succeed_agent
 from outlive.train.snapshot import plan
 
 ACCEPT_SECONDS = 30.0
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.05
 _RETRY_SECONDS = 10.0
 _RECONNECT_SECONDS = 1.0
 """Between two looks for a daemon that systemd restarts, which cost nothing."""
-_HELPER_SECONDS = 10.0
+_SIDECAR_SECONDS = 10.0
 
 
 def say(line: str) -> None:
@@ -78,13 +78,13 @@ class Saving:
     def secure(self, *, urgent: bool) -> bool:
         """Wait until the newest snapshot no longer needs this process; False if that can't be had.
 
-        An agent that is not ours goes on alone, so what is `urgent` waits for no upload there. A helper may
+        An agent that is not ours goes on alone, so what is `urgent` waits for no upload there. A sidecar may
         be killed with the process that started it, as in a container, so its upload is waited for.
         """
         link, number = self.link, self._arenas.number
         if number == 0:
             return True
-        if urgent and link.welcome.mode != "helper":
+        if urgent and link.welcome.mode != "sidecar":
             return link.wait(lambda: link.accepted >= number, seconds=ACCEPT_SECONDS)
         if not self._wait("the last checkpoint to be stored", lambda: number in link.results):
             return False
@@ -128,7 +128,7 @@ class Saving:
 
     def _hang_up(self, link: Link) -> None:
         link.close()
-        let_go(link.helper, seconds=_HELPER_SECONDS)
+        let_go(link.sidecar, seconds=_SIDECAR_SECONDS)
 
     def _wait(self, what: str, done: Callable[[], bool]) -> bool:
         began = said = time.monotonic()

@@ -25,7 +25,7 @@ class Wishes:
         return self.every if isinstance(self.every, int) else None
 
     def environment(self) -> dict[str, str]:
-        """The same for a helper, which is configured as `outlive exec` is."""
+        """The same for a sidecar, which is configured as `outlive exec` is."""
         every = f"{self.every} steps" if isinstance(self.every, int) else self.every
         given = {"OUTLIVE_RUN": self.run, "OUTLIVE_STORE": self.store, "OUTLIVE_EVERY": every}
         return {name: value for name, value in given.items() if value is not None}
@@ -37,7 +37,7 @@ class Wishes:
                 f"this script says run={self.run!r}, and its agent runs it as {welcome.run!r}",
                 hint="give the name in one of the two places only",
             )
-        if welcome.mode == "helper":
+        if welcome.mode == "sidecar":
             return []
         lines = []
         if self.store is not None and self.store != welcome.store:

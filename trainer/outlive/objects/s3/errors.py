@@ -99,7 +99,7 @@ _KINDS: tuple[tuple[type[Exception], _Meaning], ...] = (
     (theirs.NoAuthTokenError, _DENIED),
     (theirs.SSOError, _Meaning(Denied, "log in again: aws sso login")),
     (theirs.LoginError, _Meaning(Denied, "log in again: aws login")),
-    # Credentials from a metadata service or a helper program: a passing fault of theirs must not end a run.
+    # Credentials from a metadata service or a program: a passing fault of theirs must not end a run.
     (theirs.MetadataRetrievalError, _Meaning(Unavailable, _KEYS)),
     (theirs.CredentialRetrievalError, _Meaning(Unavailable, _KEYS)),
     (theirs.TokenRetrievalError, _Meaning(Unavailable, _KEYS)),

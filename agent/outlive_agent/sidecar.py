@@ -1,4 +1,4 @@
-"""The agent of a bare ``python train.py``: ``python -m outlive_agent.helper --fd N -- COMMAND``."""
+"""The agent of a bare ``python train.py``: ``python -m outlive_agent.sidecar --fd N -- COMMAND``."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ from outlive_agent.exits import Exit
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Guard the trainer at the other end of ``--fd``, and live on until its last snapshot is a checkpoint."""
-    parser = argparse.ArgumentParser(prog="outlive_agent.helper")
+    parser = argparse.ArgumentParser(prog="outlive_agent.sidecar")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args(argv)

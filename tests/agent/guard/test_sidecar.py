@@ -14,14 +14,14 @@ def test_bare_training_is_saved(machine: Machine) -> None:
     """A training that was started by hand is saved and resumed like any other."""
     first = machine.start([*TRAINER, "--steps", "15"], environ=_environ(machine))
     assert first.exit_code() == 0, first.text
-    wait_until(lambda: (1, 15) in machine.checkpoints(), what="the helper has saved the end")
+    wait_until(lambda: (1, 15) in machine.checkpoints(), what="the sidecar has saved the end")
     second = machine.start([*TRAINER, "--steps", "20"], environ=_environ(machine))
     second.wait_line(f"^restored 15 from {machine.store}$")
     assert second.exit_code() == 0, second.text
 
 
-def test_helper_outlives_its_training(machine: Machine) -> None:
-    """The helper finishes what it accepted after its training was killed, and the next start waits for it."""
+def test_sidecar_outlives_its_training(machine: Machine) -> None:
+    """The sidecar finishes what it accepted after its training was killed; the next start waits for it."""
     run = machine.start([*TRAINER, "--steps", "100", "--die-at", "20"], environ=_environ(machine))
     assert run.exit_code() == -signal.SIGKILL, run.text
     again = machine.start([*TRAINER, "--steps", "25"], environ=_environ(machine))
@@ -57,20 +57,20 @@ def test_waits_for_a_training_that_lost_its_agent(machine: Machine) -> None:
     assert again.exit_code() == 75, again.text
 
 
-def test_helper_killed(machine: Machine) -> None:
-    """A training whose helper is killed starts another one, and its last step is saved."""
+def test_sidecar_killed(machine: Machine) -> None:
+    """A training whose sidecar is killed starts another one, and its last step is saved."""
     log = machine.directory / "log"
     run = machine.start([*TRAINER, "--steps", "100000", "--log", str(log)], environ=_environ(machine))
     run.wait_line("saved step 10 ")
-    (helper,) = children(run.process.pid)
-    kill(helper)
+    (sidecar,) = children(run.process.pid)
+    kill(sidecar)
     assert run.exit_code() == 75, run.text
     reached = int(log.read_text().split()[-1])
-    wait_until(lambda: (1, reached) in machine.checkpoints(), what="the second helper has saved the end")
+    wait_until(lambda: (1, reached) in machine.checkpoints(), what="the second sidecar has saved the end")
 
 
-def test_helper_that_cannot_start_says_why(machine: Machine) -> None:
-    """A helper with a wrong setting refuses the training with the reason."""
+def test_sidecar_that_cannot_start_says_why(machine: Machine) -> None:
+    """A sidecar with a wrong setting refuses the training with the reason."""
     run = machine.start([*TRAINER, "--steps", "5"], environ={**_environ(machine), "OUTLIVE_RUN": "../up"})
     assert run.exit_code() == 78, run.text
     assert "refused: " in run.text

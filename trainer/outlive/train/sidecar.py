@@ -1,4 +1,4 @@
-"""Finds the agent of this process, or starts one of its own (docs/PROTOCOL.md, "Starting a helper")."""
+"""Finds the agent of this process, or starts one of its own (docs/PROTOCOL.md, "Starting a sidecar")."""
 
 import os
 import socket
@@ -21,10 +21,10 @@ _LOOK_SECONDS = 0.1
 def attach_agent(
     settings: Mapping[str, str], *, stopped: Callable[[], bool], say: Callable[[str], None]
 ) -> tuple[Link, Given | None]:
-    """The agent of $OUTLIVE_SOCKET if one listens there, else a helper with `settings` in its environment.
+    """The agent of $OUTLIVE_SOCKET if one listens there, else a sidecar with `settings` in its environment.
 
-    Where nothing says where the run is kept, only that agent knows: a helper would begin another run here, on
-    a disk that goes with the machine. So it is waited for then, and ``RefusedError`` if it does not come.
+    Where nothing says where the run is kept, only that agent knows: a sidecar would begin another run here,
+    on a disk that goes with the machine. So it is waited for then, and ``RefusedError`` if it does not come.
     """
     link = _listening()
     if link is None and os.environ.get("OUTLIVE_SOCKET") and not _place_known(settings):
@@ -34,7 +34,7 @@ def attach_agent(
                 f"no agent listens on {os.environ['OUTLIVE_SOCKET']}",
                 hint="see what it said last: journalctl -u outlive-agent",
             )
-    link = link or start_helper(settings)
+    link = link or start_sidecar(settings)
     try:
         return link, link.open(stopped=stopped, say=say)
     except BaseException:
@@ -54,7 +54,7 @@ def succeed_agent(welcome: Welcome, *, at_once: bool, say: Callable[[str], None]
             raise EOFError("the agent is not back yet")
     if link is None:
         life = {"OUTLIVE_LIFE": str(welcome.life), "OUTLIVE_NONCE": welcome.nonce}
-        link = start_helper({"OUTLIVE_RUN": welcome.run, "OUTLIVE_STORE": welcome.store, **life})
+        link = start_sidecar({"OUTLIVE_RUN": welcome.run, "OUTLIVE_STORE": welcome.store, **life})
     try:
         link.open(of=(welcome.life, welcome.nonce), say=say)
     except BaseException:
@@ -63,11 +63,11 @@ def succeed_agent(welcome: Welcome, *, at_once: bool, say: Callable[[str], None]
     return link
 
 
-def start_helper(settings: Mapping[str, str]) -> Link:
-    """A helper of this process, in a session of its own so that Ctrl-C does not reach it."""
+def start_sidecar(settings: Mapping[str, str]) -> Link:
+    """A sidecar of this process, in a session of its own so that Ctrl-C does not reach it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-m", "outlive_agent.helper", "--fd", str(theirs.fileno()), "--"]
+        command = [sys.executable, "-m", "outlive_agent.sidecar", "--fd", str(theirs.fileno()), "--"]
         process = subprocess.Popen(  # noqa: S603 - our own program
             [*command, *sys.orig_argv],
             stdin=subprocess.DEVNULL,
@@ -78,14 +78,14 @@ def start_helper(settings: Mapping[str, str]) -> Link:
     return Link(Channel(ours), process)
 
 
-def let_go(helper: "subprocess.Popen[bytes] | None", *, seconds: float) -> None:
-    """Collect a helper that ends soon, and leave one alone that still has something to finish."""
-    if helper is None:
+def let_go(sidecar: "subprocess.Popen[bytes] | None", *, seconds: float) -> None:
+    """Collect a sidecar that ends soon, and leave one alone that still has something to finish."""
+    if sidecar is None:
         return
     try:
-        helper.wait(seconds)
+        sidecar.wait(seconds)
     except subprocess.TimeoutExpired:
-        helper.returncode = 0  # it outlives us on purpose; else Python warns of a process left behind
+        sidecar.returncode = 0  # it outlives us on purpose; else Python warns of a process left behind
 
 
 def _place_known(settings: Mapping[str, str]) -> bool:
