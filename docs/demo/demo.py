@@ -137,7 +137,8 @@ def report(console: Console, lives: list[Life], verdict: Comparison, path: Path,
         json.dumps({"reclaims": len(lives) - 1, "bit_exact": bit_exact, "lives": summary}, indent=1)
     )
     answer = "[bold red]no[/bold red]" if found else "[bold green]yes, bit for bit[/bold green]"
-    console.print(f"\nThe run outlived its machine three times: {answer}   ({seconds:.0f} s; {path})")
+    console.print(f"\nThe run outlived its machine three times: {answer}")
+    console.print(f"{seconds:.0f} s; {path}", soft_wrap=True)
     return 1 if found else 0
 
 
