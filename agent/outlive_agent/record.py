@@ -99,6 +99,11 @@ class Record:
             f"in {duration_text(event.seconds)}, {bytes_text(size)}",
             step=held.step,
         )
+        if event.parent is not None and event.parent.reason == "finished":
+            self._journal.notice(
+                "that was the end of a finished run: it goes on only if the script has more to do now; "
+                "to begin anew, take another --run"
+            )
         self.history.record(
             "restored",
             checkpoint=[held.life, held.step],

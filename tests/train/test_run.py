@@ -68,6 +68,13 @@ def test_one_checkpoint_a_step(agent: AgentDouble) -> None:
     assert steps(agent) == [1]
 
 
+def test_training_without_a_step_is_told(agent: AgentDouble, capsys: pytest.CaptureFixture[str]) -> None:
+    """A loop that forgot run.step() is not taken for a saved one."""
+    with outlive.attach(**small()) as run:
+        list(run.batches([1, 2]))
+    assert "run.step() was never called" in capsys.readouterr().err
+
+
 def test_warning_signal_saves_and_goes_on(agent: AgentDouble) -> None:
     """SIGUSR1 saves at the next boundary, and the loop goes on."""
     objects = small()

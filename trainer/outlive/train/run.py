@@ -146,6 +146,8 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         outcome: Outcome = "exception"
+        if error is None and not self._moving and not self._steps:
+            say("run.step() was never called, so nothing of this training was saved")
         try:
             outcome = self._ending().leave(error)
         finally:
