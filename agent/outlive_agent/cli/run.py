@@ -26,10 +26,12 @@ def exec_main(argv: list[str]) -> int:
     parser.add_argument("--rewind", metavar="STEP", type=int, help="resume from the checkpoint of this step")
     parser.add_argument("command", nargs="*", metavar="-- COMMAND", help="the command and its arguments")
     options = parser.parse_args(argv)
+    file = options.config or os.environ.get("OUTLIVE_CONFIG")
+    if not options.command and not file:
+        parser.error("there is no command to run")
     config = configuration.for_exec(options, os.environ)
     if config.training is None:
         parser.error("there is no command to run")
-    file = options.config or os.environ.get("OUTLIVE_CONFIG")
     given = options.restarts is not None or file is not None
     from outlive_agent.cli.starting import guard_command
 

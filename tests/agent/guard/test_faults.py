@@ -25,3 +25,11 @@ def test_agent_that_lost_a_thread_ends(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "the agent's thread beginning has a fault" in ended.stderr
     assert "nobody expected this" in ended.stderr
+
+
+def test_no_command_is_told() -> None:
+    """``outlive exec`` without a command says that, not what else is missing."""
+    command = [sys.executable, "-m", "outlive_agent", "exec"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "there is no command to run" in ended.stderr
