@@ -9,9 +9,9 @@ from typing import Any
 from outlive.errors import ConfigError, Denied, NoBucket, OutliveError, Superseded
 from outlive.store.commit import Committer
 from outlive.store.lives import Life
-from outlive_agent import planner
 from outlive_agent.beginning import Beginning
 from outlive_agent.endgame import EndGame
+from outlive_agent.ending import Ending
 from outlive_agent.events import (
     BeginFailed,
     CalledOff,
@@ -37,7 +37,7 @@ from outlive_agent.restarts import Restarts
 from outlive_agent.saves import Saves
 from outlive_agent.supervise.interface import Supervisor
 from outlive_agent.training import Training
-from outlive_agent.verdict import Cause, Facts, code_text, judge
+from outlive_agent.verdict import Facts, code_text, judge
 from outlive_agent.watch import Watch
 
 TICK_SECONDS = 2.0
@@ -49,8 +49,6 @@ FIRST_STEP_SECONDS = 0.1
 LAST_WORDS_SECONDS = 5.0
 """How long after the command's end its trainer's last packets may still be on their way."""
 SUPERSEDED_GRACE_SECONDS = 5.0
-PATIENT_INTERRUPTS = 1
-"""How many Ctrl-C still mean: wait for the last save."""
 
 
 class Guard:
@@ -71,6 +69,15 @@ class Guard:
         self._training = Training(
             job, mode=supervisor.mode, saves=self._saves, beginning=beginning, journal=place.journal
         )
+        self._ending = Ending(
+            place,
+            game=self._end,
+            saves=self._saves,
+            record=self._record,
+            training=self._training,
+            supervisor=supervisor,
+            beginning=beginning,
+        )
         self._restarts = Restarts(job.restarts)
         self._watch: Watch | None = None
         self._committer: Committer | None = None
@@ -78,27 +85,11 @@ class Guard:
         self._started = False
         self._child: ChildExited | None = None
         self._child_ended_at = 0.0
-        self._interrupts = 0
         self._given_up = False
         self._over = False
         """Nobody trains any more, and nobody will."""
         self._exit: Exit | None = None
-        self._reactions: dict[type, Callable[[Any], object]] = {
-            LifeClaimed: self._on_life_claimed,
-            StateReady: self._on_state_ready,
-            BeginFailed: self._on_begin_failed,
-            TrainerCame: self._training.came,
-            PacketCame: self._on_packet,
-            TrainerGone: self._on_trainer_gone,
-            ChildExited: self._on_child_exited,
-            Signalled: self._on_signal,
-            Noticed: self._on_notice,
-            CalledOff: self._on_called_off,
-            Uploaded: self._on_uploaded,
-            UploadFailed: self._on_upload_failed,
-            SupersededSeen: self._on_superseded,
-            Faulted: _raise,
-        }
+        self._reactions = self._all_reactions()
 
     def run(self) -> Exit:
         """Guard the life to its end."""
@@ -117,6 +108,24 @@ class Guard:
             self._close()
         return self._exit
 
+    def _all_reactions(self) -> dict[type, Callable[[Any], object]]:
+        return {
+            LifeClaimed: self._on_life_claimed,
+            StateReady: self._on_state_ready,
+            BeginFailed: self._on_begin_failed,
+            TrainerCame: self._training.came,
+            PacketCame: self._on_packet,
+            TrainerGone: self._on_trainer_gone,
+            ChildExited: self._on_child_exited,
+            Signalled: self._on_signal,
+            Noticed: self._ending.noticed,
+            CalledOff: self._ending.called_off,
+            Uploaded: self._on_uploaded,
+            UploadFailed: self._on_upload_failed,
+            SupersededSeen: self._on_superseded,
+            Faulted: _raise,
+        }
+
     def _next_event(self) -> Event | None:
         now = time.monotonic()
         times = [self._end.next_at(), self._saves.due_at()]
@@ -134,16 +143,7 @@ class Guard:
         self._record.observe(self._training.talk, self._saves, self._end)
         if self._exit is not None:
             return
-        if self._end.due(now):
-            self._last_save(now)
-        action = self._end.escalate(now)
-        if action == "terminate":
-            self._journal.warning("the training does not stop; sending SIGTERM")
-            self._supervisor.terminate(self._training.pid)
-        elif action == "kill":
-            self._supervisor.kill(self._training.pid)
-            if not self._supervisor.owns:
-                self._training.hang_up()
+        self._ending.tick(now)
         if not self._end.stopping:
             self._saves.ask_if_due(now)
         self._over = self._over or self._nobody_trains(now)
@@ -256,25 +256,10 @@ class Guard:
     # -- the end
 
     def _on_signal(self, event: Signalled) -> None:
-        if event.number == signal.SIGUSR1:
-            self._journal.info("SIGUSR1: saving at the next step")
-            self._saves.ask("signal")
-            return
         if event.number == signal.SIGUSR2:
             self._give_up()
-            return
-        if event.number == signal.SIGINT:
-            self._interrupts += 1
-        if not self._end.stopping:
-            self._journal.notice(f"{signal.Signals(event.number).name}: saving and stopping")
-            self._stop("interrupt" if event.number == signal.SIGINT else "signal")
-        elif self._interrupts == PATIENT_INTERRUPTS + 1:
-            self._journal.warning("interrupted again: not waiting for the training any longer")
-            self._end.hurry(time.monotonic())
-        elif self._interrupts > PATIENT_INTERRUPTS + 1:
-            self._journal.warning("interrupted again: giving up the save under way")
-            self._place.closing.set()
-            self._saves.give_up()
+        else:
+            self._ending.signalled(event)
 
     def _give_up(self) -> None:
         """outlive-train-failed.service says that systemd starts the training no more."""
@@ -286,58 +271,11 @@ class Guard:
             hint="put it right, then: systemctl reset-failed outlive-train; systemctl restart outlive-train",
         )
 
-    def _stop(self, cause: Cause, *, deadline: float | None = None) -> None:
-        """Ask the trainer for its last snapshot, or stop a command that has nothing to save yet."""
-        self._end.ask(cause, time.monotonic())
-        self._training.stopping = True
-        self._place.notify.stopping()
-        talk = self._training.connected
-        if talk is None or not talk.ready:
-            self._beginning.close()
-            if not self._saves.opened:
-                self._place.closing.set()  # nothing is there to be saved, so nothing is worth waiting for
-            self._supervisor.terminate(self._training.pid)
-            return
-        self._saves.ask("notice" if cause == "notice" else "signal", stop=True, deadline=deadline)
-        if not talk.page.boundary_ns:
-            # It may be long until its first boundary, and nothing is lost.
-            self._supervisor.terminate(talk.pid)
-
-    def _on_notice(self, event: Noticed) -> None:
-        notice = event.notice
-        now = time.monotonic()
-        if self._end.stopping or not self._record.noticed(notice, now=now):
-            return
-        if notice.kind == "hint":
-            self._saves.ask("notice")
-            return
-        deadline = now if notice.deadline is None else notice.deadline
-        plan = planner.plan(now, deadline, self._saves.figures())
-        self._record.planned(plan, notice)
-        self._end.plan(deadline=deadline, stop_at=plan.stop_at, notice=notice.id)
-        if plan.save_now:
-            self._saves.ask("notice")
-
-    def _on_called_off(self, event: CalledOff) -> None:
-        known = self._record.called_off(event.withdrawn, late=self._end.stopping)
-        if known and self._end.call_off(event.withdrawn.id) and self._end.deadline is not None:
-            plan = planner.plan(time.monotonic(), self._end.deadline, self._saves.figures())
-            self._end.replan(plan.stop_at)
-
-    def _last_save(self, now: float) -> None:
-        """The time that was planned for it has come."""
-        deadline = self._end.deadline
-        if deadline is not None and planner.plan(now, deadline, self._saves.figures()).drop_in_flight:
-            self._saves.drop_current()
-        self._stop("notice", deadline=deadline)
-
     def _on_uploaded(self, event: Uploaded) -> None:
         self._saves.uploaded(event)
         self._record.saved(event)
-        if self._end.stop_at is not None and self._end.deadline is not None:
-            plan = planner.plan(time.monotonic(), self._end.deadline, self._saves.figures())
-            self._end.replan(plan.stop_at)
-        elif self._watch is not None and self._committer is not None and not self._end.stopping:
+        planned = self._ending.saved()
+        if not planned and self._watch is not None and self._committer is not None and not self._end.stopping:
             self._watch.prune(self._committer)
 
     def _on_upload_failed(self, event: UploadFailed) -> None:
