@@ -21,9 +21,10 @@ e2e:     ## real machines: systemd and cloud-init from pasted user-data
 	$(SETUP) test
 	$(PYTHON) -m pytest tests/e2e
 
-bench:   ## what a save costs and how fast a run is back
-	$(SETUP) check
+bench:   ## what a save costs and how fast a run is back, beside what people use today (CASES=quick: 3 min)
+	$(SETUP) bench
 	PYTHONPATH=tests $(PYTHON) docs/bench/bench.py
+	PYTHONPATH=tests $(PYTHON) docs/bench/transfer.py $(if $(filter quick,$(CASES)),--megabytes 256 --rounds 2)
 
 format:  ## rewrite the code in the one style
 	$(SETUP) check

@@ -16,7 +16,6 @@ from fakes.programs import Program, free_port
 _SYSTEM_PYTHON = "/usr/bin/python3"
 """The ``ceph`` command needs Debian's own Python: only there is the module ``rados``."""
 
-_MEMORY_BYTES = 1 << 30
 _START_SECONDS = 120
 
 
@@ -37,16 +36,16 @@ def install() -> None:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Gateway]:
+def running(folder: Path, *, memory_bytes: int) -> Iterator[Gateway]:
     """A Ceph with one user, for as long as the block lasts."""
     install()
     with contextlib.ExitStack() as stack:
-        yield _start(folder, stack)
+        yield _start(folder, stack, memory_bytes)
 
 
-def _start(folder: Path, stack: contextlib.ExitStack) -> Gateway:
+def _start(folder: Path, stack: contextlib.ExitStack, memory_bytes: int) -> Gateway:
     port, secret = free_port(), secrets.token_hex(16)
-    settings = _write_settings(folder, port)
+    settings = _write_settings(folder, port, memory_bytes)
     certificate = _make_certificate(folder)
 
     def start(name: str, *arguments: str) -> Program:
@@ -117,7 +116,7 @@ def _setting(folder: Path, name: str) -> str:
     return (folder / f"{name}.setting").read_text()
 
 
-def _write_settings(folder: Path, gateway_port: int) -> tuple[str, str]:
+def _write_settings(folder: Path, gateway_port: int, memory_bytes: int) -> tuple[str, str]:
     identity, port = str(uuid.uuid4()), free_port()
     (folder / "fsid.setting").write_text(identity)
     (folder / "port.setting").write_text(str(port))
@@ -161,8 +160,8 @@ mon_data_avail_warn = 2
 [osd]
 osd_data = {folder}/osd
 osd_objectstore = memstore
-memstore_device_bytes = {_MEMORY_BYTES}
-osd_memory_target = {_MEMORY_BYTES}
+memstore_device_bytes = {memory_bytes}
+osd_memory_target = {memory_bytes}
 osd_max_object_name_len = 1024
 osd_op_num_shards = 4
 [client.rgw]

@@ -75,11 +75,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def s3_server(kind: Kind) -> Iterator[Server]:
-    """A fresh server for as long as the block lasts."""
-    start = {"moto": _moto, "rclone": _rclone, "rgw": _rgw}[kind]
+def s3_server(kind: Kind, *, memory_bytes: int = 1 << 30) -> Iterator[Server]:
+    """A fresh server for as long as the block lasts. ``memory_bytes``: how much Ceph can hold."""
+    ceph = functools.partial(_rgw, memory_bytes=memory_bytes)
+    start: dict[Kind, _Start] = {"moto": _moto, "rclone": _rclone, "rgw": ceph}
     with contextlib.ExitStack() as stack:
-        server = _started(stack, kind, start)
+        server = _started(stack, kind, start[kind])
         client = server.client()
         client.create_bucket(Bucket=server.bucket)
         client.close()
@@ -143,8 +144,8 @@ def _rclone(folder: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def _rgw(folder: Path) -> Iterator[Server]:
-    with radosgw.running(folder) as gateway:
+def _rgw(folder: Path, *, memory_bytes: int) -> Iterator[Server]:
+    with radosgw.running(folder, memory_bytes=memory_bytes) as gateway:
         yield Server(
             kind="rgw",
             endpoint=gateway.endpoint,
