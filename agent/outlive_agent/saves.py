@@ -159,6 +159,8 @@ class Saves:
                 seconds=committed.seconds,
             ),
         )
+        for line in committed.put_right:
+            self._journal.warning(line)
         self._journal.info(
             f"saved {step_text(held.step)} ({held.reason}, {bytes_text(totals.bytes)}, "
             f"{bytes_text(committed.sent_bytes)} sent) in {duration_text(committed.seconds)}{again}",

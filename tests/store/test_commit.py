@@ -8,7 +8,7 @@ from fakes.stores import BlockingStore, CountingStore, FailingStore, Uncondition
 from outlive.errors import Cancelled, StateError, StoreError, Superseded, Unavailable
 from outlive.objects.memory import MemoryStore
 from outlive.store import layout
-from outlive.store.commit import Committer
+from outlive.store.commit import LOOK_SECONDS, Committer
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import claim
 from outlive.store.newest import checkpoints, read_manifest
@@ -286,3 +286,47 @@ def test_the_image_can_be_closed_after_a_failure() -> None:
     saved.image.release()
     memory.append(0)  # BufferError if anything still looked into it
     assert caught.value is not None
+
+
+def test_a_claim_removed_from_outside_costs_nothing() -> None:
+    """The save is acknowledged, the claim stands again, and a person hears of it."""
+    store = MemoryStore()
+    committer = begin(store)
+    store.delete([layout.life("gpt", 1)])
+    done = committer.commit(snapshot(1, A))
+    assert committer.acknowledged == done.manifest
+    assert layout.life("gpt", 1) in keys(store)
+    assert ["claim of life 1 was removed" in line for line in done.put_right] == [True]
+    assert committer.commit(snapshot(2, B)).put_right == ()
+
+
+def test_a_run_removed_under_a_save_is_not_acknowledged_before_it_is_whole() -> None:
+    """Whoever removes the claim may remove more: what the manifest names is looked for first."""
+    store = MemoryStore()
+    committer = begin(store)
+    committer.commit(snapshot(1, A, B))
+    store.delete(keys(store))
+    with pytest.raises(StoreError, match="were removed"):
+        committer.commit(snapshot(2, A, C))
+    done = committer.commit(snapshot(3, A, C, values=b"3"))
+    assert restored(store) == (done.manifest, image_of(A, C))
+
+
+def test_chunks_removed_from_outside_are_sent_again() -> None:
+    """A lifecycle rule that eats the chunks of a frozen base is noticed within minutes, and made good."""
+    store, now = MemoryStore(), [0.0]
+    life = begin(store).life
+    committer = Committer(store, life, parent=None, clock=lambda: now[0])
+    first = committer.commit(snapshot(1, A, B)).manifest
+    store.delete([layout.chunk("gpt", chunk.home, blake3=chunk.blake3) for chunk in first.parts[0].chunks])
+    now[0] = LOOK_SECONDS
+    hurried = committer.commit(snapshot(2, A, B, reason="notice"))
+    assert hurried.sent_bytes == 0
+    done = committer.commit(snapshot(3, A, B))
+    assert done.sent_bytes == len(image_of(A, B))
+    assert ["2 chunks" in line for line in done.put_right] == [True]
+    assert restored(store) == (done.manifest, image_of(A, B))
+    seen = CountingStore(store)
+    committer._store = seen
+    committer.commit(snapshot(4, A, B))
+    assert ("list", "gpt/chunks/") not in seen.seen

@@ -1,9 +1,10 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from fakes.checkpoints import IDENTITY, begin, keys, later_life
+from fakes.checkpoints import IDENTITY, begin, keys, later_life, snapshot
 from fakes.stores import BlockingStore, FailingStore, LyingStore, UnconditionalStore
 from outlive.errors import ConfigError, Damaged, NotFound, StoreError, Superseded, Unavailable
 from outlive.objects.interface import ObjectStore
@@ -15,6 +16,7 @@ from outlive.store.lives import (
     adopt,
     check_newest,
     claim,
+    hold,
     is_newest,
     newest_life,
     read_adoption,
@@ -121,12 +123,92 @@ def test_the_error_names_the_machine_that_took_over() -> None:
         check_newest(store, one)
 
 
-def test_a_life_whose_claim_was_removed_is_not_the_newest() -> None:
-    """Someone removed the run under us: nothing is acknowledged any more."""
+@pytest.mark.parametrize("kind", STORES)
+def test_a_claim_that_was_removed_is_put_back(kind: type[MemoryStore]) -> None:
+    """A claim that somebody deleted costs nothing: the same claim stands again."""
+    store = kind()
+    life = claim(store, "gpt", identity=IDENTITY)
+    (key,) = keys(store, "gpt/lives/")
+    body = store.get(key, at_most=9999)
+    store.delete([key])
+    assert not is_newest(store, life)
+    with pytest.raises(StoreError, match="was removed"):
+        check_newest(store, life)
+    assert [hold(store, life), hold(store, life)] == [True, False]
+    assert store.get(key, at_most=9999) == body
+    store.delete([key])
+    heir = replace(life, claim=None)  # an agent that went on with the life of another
+    assert hold(store, heir)
+    assert is_newest(store, life)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_claim_is_not_put_back_beside_one_that_took_its_place(kind: type[MemoryStore]) -> None:
+    """Whoever took the number meanwhile, or a higher one, keeps it: the life is superseded."""
+    store = kind()
+    life = claim(store, "gpt", identity=IDENTITY)
+    store.delete(keys(store))
+    other = claim(store, "gpt", identity=IDENTITY)
+    assert other.number == life.number
+    before = keys(store)
+    with pytest.raises(Superseded, match="another owner"):
+        hold(store, life)
+    assert keys(store) == before
+    assert not hold(store, other)
+    newer = begin(store)
+    newer.commit(snapshot(1, b"x"))
+    store.delete(keys(store, "gpt/lives/"))
+    with pytest.raises(Superseded, match="life 2"):
+        hold(store, other)
+
+
+def test_a_claim_that_lands_while_ours_is_put_back_takes_the_number() -> None:
+    """Putting back is a claim like any other: of two that meet in it, the put decides."""
     store = MemoryStore()
     life = claim(store, "gpt", identity=IDENTITY)
+    store.delete(keys(store))
+    slow = BlockingStore(store, stops=lambda action, key: action == "put")
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(hold, slow, life)
+        assert slow.arrived.wait(10)
+        other = claim(store, "gpt", identity=IDENTITY)
+        slow.go.set()
+        with pytest.raises(Superseded, match="another owner"):
+            late.result(10)
+    assert is_newest(store, other)
+
+
+def test_an_altered_claim_does_not_end_a_life() -> None:
+    """Rubbish in the place of our claim is nobody's: it is an error with a way out, not a newer life."""
+    store = MemoryStore()
+    life = claim(store, "gpt", identity=IDENTITY)
+    store.put(layout.life("gpt", 1), b"rubbish")
+    with pytest.raises(StoreError, match="is altered") as caught:
+        hold(store, life)
+    assert "remove gpt/lives/000001.json" in caught.value.hint
     store.delete([layout.life("gpt", 1)])
-    assert not is_newest(store, life)
+    assert hold(store, life)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize(
+    "trace",
+    [
+        layout.manifest("gpt", CheckpointId(7, 1)),
+        layout.chunk("gpt", CheckpointId(7, 1), blake3="0" * 64),
+        layout.part("gpt", CheckpointId(7, 1), rank=0, world=2),
+        layout.adopted("gpt", 7),
+        layout.history("gpt", 7, sequence=3, event="ended"),
+    ],
+)
+def test_a_claim_is_above_everything_that_an_earlier_life_left(kind: type[MemoryStore], trace: str) -> None:
+    """Where claims were removed, what their lives have written still counts: no number comes twice."""
+    store = kind()
+    store.put(layout.life("gpt", 3), b"{}")
+    store.put(trace, b"{}")
+    store.put("gpt/checkpoints/readme.txt", b"")
+    store.put("gpt/history/999999", b"")
+    assert claim(store, "gpt", identity=IDENTITY).number == 8
 
 
 def test_a_rubbish_claim_is_still_a_number_that_is_taken() -> None:
@@ -195,7 +277,7 @@ def test_what_a_life_resumed_from_is_read_back() -> None:
     assert (found.checkpoint, found.rewind, found.nonce) == (CheckpointId(1, 5), True, second.nonce)
     with pytest.raises(StoreError, match="something else"):
         adopt(store, second, CheckpointId(1, 4), rewind=True)
-    with pytest.raises(ValueError, match="can't resume"):
+    with pytest.raises(Superseded, match="can't resume"):
         adopt(store, first.life, CheckpointId(1, 4))
 
 

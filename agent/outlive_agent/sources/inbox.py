@@ -8,7 +8,7 @@ from datetime import datetime
 from outlive.errors import OutliveError, Superseded
 from outlive.objects.interface import ObjectStore
 from outlive.store import layout
-from outlive.store.lives import Life, check_newest
+from outlive.store.lives import Life, hold
 from outlive.store.requests import Request, read_requests
 from outlive_agent.journal import Journal
 from outlive_agent.notice import Notice
@@ -50,8 +50,9 @@ class Inbox:
             try:
                 for notice in self.look():
                     tell(notice)
-                if looks % LIVES_EVERY == 0:
-                    check_newest(self._store, self._life)
+                if looks % LIVES_EVERY == 0 and hold(self._store, self._life):
+                    who = f"life {self._life.number}"
+                    self._journal.warning(f"the claim of {who} was removed by somebody; it is put back")
             except Superseded as error:
                 self._superseded(error)
                 return

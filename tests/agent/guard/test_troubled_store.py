@@ -94,3 +94,27 @@ def test_wrong_location(machine: Machine) -> None:
     assert run.exit_code() in {Exit.CONFIG, Exit.FAILED}, run.text
     assert "Traceback" not in run.text
     assert "fresh" not in run.lines
+
+
+def test_a_claim_removed_from_outside_does_not_stop_the_training(machine: Machine) -> None:
+    """Whoever deletes the claim of a life at work is told of, and the training goes on and is saved."""
+    run = machine.exec("--steps", "100000")
+    run.wait_line("saved step 10 ")
+    claim = machine.store / "t" / "lives" / "000001.json"
+    body = claim.read_bytes()
+    claim.unlink()
+    run.wait_line("warning: the claim of life 1 was removed by somebody; it is put back")
+    assert claim.read_bytes() == body
+    run.signal(signal.SIGTERM)
+    assert run.exit_code() == Exit.RESUME, run.text
+    assert machine.events(1)[-1]["steps_lost"] == 0
+
+
+def test_claims_removed_between_two_lives(machine: Machine) -> None:
+    """The next life takes a number above every checkpoint, and resumes from the newest."""
+    assert machine.exec("--steps", "25").exit_code() == Exit.FINISHED
+    shutil.rmtree(machine.store / "t" / "lives")
+    run = machine.exec("--steps", "30")
+    run.wait_line("life 2 of t begins")
+    run.wait_line("^restored 25 from")
+    assert run.exit_code() == Exit.FINISHED, run.text

@@ -1,10 +1,11 @@
 """From a snapshot to a checkpoint: chunks first, the manifest last, "saved" only if nobody took over."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from threading import Lock
+from typing import Final
 
 from outlive.errors import AlreadyExists, Damaged, NotFound, StateError, StoreError, Superseded
 from outlive.objects.interface import Body, ObjectStore
@@ -13,13 +14,19 @@ from outlive.store.chunks import cut, digest
 from outlive.store.document import DOCUMENT_BYTES
 from outlive.store.flight import Cancel, Tally, each, workers_for
 from outlive.store.layout import CheckpointId
-from outlive.store.lives import Life, check_newest
+from outlive.store.lives import Life, hold
 from outlive.store.manifest import Blob, Chunk, Manifest, Part, Reason
 from outlive.store.newest import read_manifest
+from outlive.store.survey import missing
 from outlive.store.table import TensorTable
 
 Progress = Callable[[int, int, int], None]
 """Told bytes done, bytes in all, and bytes that had to be sent; from several threads, one at a time."""
+
+LOOK_SECONDS: Final = 600.0
+"""Between two looks whether what is not sent again is still there: a lifecycle rule may have removed it."""
+_HURRIED: Final = frozenset({"notice", "signal", "exception"})
+"""These saves have no time for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +50,21 @@ class Committed:
     manifest: Manifest
     sent_bytes: int
     seconds: float
+    put_right: tuple[str, ...] = ()
+    """What somebody else had removed from the store and is there again: lines for people."""
 
 
 class Committer:
     """Commits the snapshots of one life, one at a time, and remembers what need not be sent again."""
 
     def __init__(
-        self, store: ObjectStore, life: Life, *, parent: Manifest | None, workers: int | None = None
+        self,
+        store: ObjectStore,
+        life: Life,
+        *,
+        parent: Manifest | None,
+        workers: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._workers = workers or workers_for(store)
@@ -57,6 +72,9 @@ class Committer:
         self._guard = Lock()
         self._turn = Lock()
         self._superseded: Superseded | None = None
+        self._clock = clock
+        self._look_at = clock() + LOOK_SECONDS
+        self._put_right: list[str] = []
         self.life = life
         self.parent = parent
         self.newest: Manifest | None = None
@@ -76,6 +94,9 @@ class Committer:
         began = time.monotonic()
         with self._turn:
             self._check(snapshot)
+            self._put_right = []
+            if snapshot.reason not in _HURRIED and self._clock() >= self._look_at:
+                self._forget_missing(self._known.values())
             tally = Tally(snapshot.image.nbytes + len(snapshot.table) + len(snapshot.values), progress)
             part = self._send(snapshot, tally=tally, cancelled=cancelled)
             manifest = self._publish(self._manifest(snapshot, part))
@@ -83,7 +104,12 @@ class Committer:
             with self._guard:
                 self._known = _by_content(manifest)
             self._acknowledge(manifest)
-        return Committed(manifest=manifest, sent_bytes=tally.sent, seconds=time.monotonic() - began)
+        return Committed(
+            manifest=manifest,
+            sent_bytes=tally.sent,
+            seconds=time.monotonic() - began,
+            put_right=tuple(self._put_right),
+        )
 
     def _check(self, snapshot: Snapshot) -> None:
         """Refuse before the first byte is sent what could not become a checkpoint in the end."""
@@ -107,6 +133,19 @@ class Committer:
             Manifest.decode(self._manifest(snapshot, empty).encode(), where=f"step {snapshot.step}")
         except (Damaged, ValueError, TypeError, OverflowError) as error:
             raise StateError(f"what the snapshot says about itself can't be saved: {error}") from error
+
+    def _forget_missing(self, blobs: Iterable[Blob]) -> int:
+        """See which of these the store has lost: they are sent again. Returns how many."""
+        gone = missing(self._store, self.life.run, list(blobs))
+        with self._guard:
+            self._known = {key: blob for key, blob in self._known.items() if blob not in gone}
+        self._look_at = self._clock() + LOOK_SECONDS
+        if gone:
+            self._put_right.append(
+                f"{len(gone)} chunks of run {self.life.run} were removed from {self._store.location}"
+                " by somebody else, and are sent again: does a lifecycle rule reach them?"
+            )
+        return len(gone)
 
     def _send(self, snapshot: Snapshot, *, tally: Tally, cancelled: Cancel | None) -> Part:
         """Every object that is not in the store already, many at once; the part that names them all."""
@@ -209,10 +248,19 @@ class Committer:
 
     def _acknowledge(self, manifest: Manifest) -> None:
         try:
-            check_newest(self._store, self.life)
+            put_back = hold(self._store, self.life)
         except Superseded as error:
             self._superseded = error
             raise
+        if put_back:
+            self._put_right.append(
+                f"the claim of life {self.life.number} was removed by somebody; it is put back"
+            )
+            if self._forget_missing(manifest.blobs()):
+                raise StoreError(
+                    f"the claim and chunks of run {self.life.run} were removed from {self._store.location}",
+                    hint="the next save sends them again; find out who removes objects there",
+                )
         self.acknowledged = manifest
 
     def _id(self, snapshot: Snapshot) -> CheckpointId:

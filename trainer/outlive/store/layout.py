@@ -17,6 +17,9 @@ MAX_EVENT: Final = 999_999
 _ID: Final = re.compile(r"([0-9]{6})-([0-9]{12})")
 _CLAIM: Final = re.compile(r"([0-9]{6})(?:\.([0-9a-f]{32}))?\.json")
 _ADOPTION: Final = re.compile(r"([0-9]{6})\.(adopted|rewound)\.json")
+_TRACE: Final = re.compile(
+    r"([0-9]{6})(?:(?:\.[0-9a-f]{32}|\.adopted|\.rewound|-[0-9]{12}|-[0-9]{6}-[a-z0-9-]+)?\.json|-[0-9]{12}/.+)"
+)
 _EVENT: Final = re.compile(r"([0-9]{6})-([0-9]{6})-([a-z][a-z0-9-]{0,31})\.json")
 
 
@@ -152,6 +155,17 @@ def parse_rewound(run: str, key: str) -> int | None:
     """The life that went back on purpose, if that is what the key says."""
     match = _ADOPTION.fullmatch(key.removeprefix(lives(run)))
     return int(match[1]) or None if match and match[2] == "rewound" else None
+
+
+def traces(run: str) -> list[str]:
+    """The prefixes below which a life leaves something; what follows begins with its number."""
+    return [lives(run), manifests(run), chunks(run), f"{run}/parts/", histories(run)]
+
+
+def life_in(name: str) -> int | None:
+    """The life that a key is of, given what follows its prefix of the above."""
+    match = _TRACE.fullmatch(name)
+    return int(match[1]) or None if match else None
 
 
 def histories(run: str, number: int | None = None) -> str:

@@ -5,7 +5,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -105,6 +105,8 @@ class Life:
     run: str
     number: int
     nonce: str
+    claim: Claim | None = field(default=None, compare=False, repr=False)
+    """What stands in the store; None in an agent that went on with the life of another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ def claim(store: ObjectStore, run: str, *, identity: Identity) -> Life:
     """
     layout.check_run_name(run)
     nonce = secrets.token_hex(16)
-    number = newest_life(store, run) + 1
+    number = _highest(store, run) + 1
     for _ in range(_MOST_ATTEMPTS):
         if number > MAX_LIFE:
             raise StoreError(
@@ -135,10 +137,10 @@ def claim(store: ObjectStore, run: str, *, identity: Identity) -> Life:
         _put_claim(store, document)
         rivals = _rivals(store, run, number=number, nonce=nonce)
         if not rivals:
-            return Life(run=run, number=number, nonce=nonce)
+            return Life(run=run, number=number, nonce=nonce, claim=document)
         # Rivals who all gave way go on to different numbers, or they would meet again at each one.
         rank = 0 if store.limits.create_only else sorted([*rivals, nonce]).index(nonce)
-        number = max(number, newest_life(store, run)) + 1 + rank
+        number = max(number, _highest(store, run)) + 1 + rank
     raise StoreError(
         f"no life of run {run} in {store.location} could be claimed in {_MOST_ATTEMPTS} attempts",
         hint="many machines claim this run at once: find out which, and stop them",
@@ -156,26 +158,42 @@ def newest_life(store: ObjectStore, run: str, *, after: int = 0) -> int:
 
 def is_newest(store: ObjectStore, life: Life) -> bool:
     """Whether nobody has claimed a higher number, and the number is still ours."""
-    return newest_life(store, life.run, after=life.number) == life.number and not _rivals(
-        store, life.run, number=life.number, nonce=life.nonce, late=True
-    )
+    try:
+        return _holds(store, life)
+    except Superseded:
+        return False
 
 
 def check_newest(store: ObjectStore, life: Life) -> None:
-    """``Superseded``, naming the machine that took over, unless ``life`` is still the newest."""
-    if is_newest(store, life):
-        return
-    newest = newest_life(store, life.run, after=life.number)
-    by = f"life {newest}" if newest > life.number else "another owner of the same number"
-    try:
-        who = read_claim(store, life.run, newest)
-    except (Damaged, NotFound):  # who it is, is only for the message
-        who = None
-    at = f" on {who.identity.host} (pid {who.identity.pid})" if who else ""
-    raise Superseded(
-        f"life {life.number} of run {life.run} in {store.location} is superseded by {by}{at}",
-        hint="only one machine at a time should train a run; this one has stopped",
+    """``Superseded``, naming the machine that took over, unless ``life`` is still the newest.
+
+    ``StoreError`` if its claim was removed from outside, and nobody else has taken the number.
+    """
+    if not _holds(store, life):
+        raise StoreError(
+            f"the claim of life {life.number} of run {life.run} was removed from {store.location}",
+            hint="its next save puts it back",
+        )
+
+
+def hold(store: ObjectStore, life: Life) -> bool:
+    """The same, and puts a claim that was removed back. True if it had to: look what else is gone.
+
+    The put decides, as for a new life: whoever took the number meanwhile keeps it, and we are superseded.
+    """
+    if _holds(store, life):
+        return False
+    newest = _highest(store, life.run, after=life.number)  # its claim may be gone as well
+    if newest > life.number:
+        raise _superseded(store, life, newest)
+    now = datetime.now(timezone.utc)
+    document = life.claim or Claim(
+        run=life.run, life=life.number, nonce=life.nonce, claimed_at=now, identity=Identity.here(())
     )
+    _put_claim(store, document)
+    if not _holds(store, life, alone=True):
+        raise StoreError(f"{layout.life(life.run, life.number)} in {store.location} is removed again")
+    return True
 
 
 def read_claim(store: ObjectStore, run: str, number: int) -> Claim:
@@ -189,7 +207,10 @@ def read_claim(store: ObjectStore, run: str, number: int) -> Claim:
 def adopt(store: ObjectStore, life: Life, checkpoint: CheckpointId | None, *, rewind: bool = False) -> None:
     """Record what ``life`` resumes from, before it trains. ``rewind`` abandons all that is newer."""
     if checkpoint is not None and checkpoint.life >= life.number:
-        raise ValueError(f"life {life.number} can't resume from {checkpoint}")
+        raise Superseded(
+            f"life {life.number} of run {life.run} in {store.location} can't resume from {checkpoint}",
+            hint="somebody else trains this run, and its claim was removed: stop one of the two",
+        )
     pair = None if checkpoint is None else [checkpoint.life, checkpoint.step]
     body = encode(
         "adopted",
@@ -234,23 +255,72 @@ def _put_claim(store: ObjectStore, document: Claim) -> None:
         store.put(layout.life(document.run, document.life), document.encode(), create_only=True)
 
 
-def _rivals(store: ObjectStore, run: str, *, number: int, nonce: str, late: bool = False) -> set[str]:
-    """The nonces of others that claim ``number``. Who sees none after its own claim was answered, owns it.
+def _highest(store: ObjectStore, run: str, *, after: int = 0) -> int:
+    """The highest life that has left anything at all: where claims were removed, the rest still counts."""
+    highest = newest_life(store, run, after=after)
+    for tree in layout.traces(run):
+        # Usually one short question: nothing lies above the newest claim.
+        for info in store.list(tree, after=f"{tree}{highest:06d}~"):
+            highest = max(highest, layout.life_in(info.key.removeprefix(tree)) or 0)
+    return highest
 
-    ``late``: the life is ours already, so a claim that came after (a request that was long under way) takes
-    nothing from us, unless it has replaced ours.
+
+def _holds(store: ObjectStore, life: Life, *, alone: bool = False) -> bool:
+    """True if the life is ours and the newest, False if there is no claim of its number. ``Superseded``.
+
+    A claim that came beside ours afterwards (a request that was long under way) takes nothing from us, unless
+    we are only about to own the number: then it must be ours ``alone``.
     """
-    keyed: set[str] = set()
-    shared = False
-    for info in store.list(layout.of_life(run, number)):
-        key = layout.parse_claim(run, info.key)
-        if key and key.nonce:
-            keyed.add(key.nonce)
-        shared = shared or (key is not None and key.nonce is None)
+    newest = newest_life(store, life.run, after=life.number)
+    if newest > life.number:
+        raise _superseded(store, life, newest)
+    keyed, shared = _claims(store, life.run, life.number)
+    if life.nonce in keyed and not (alone and (shared or len(keyed) > 1)):
+        return True
+    if shared:
+        key = layout.life(life.run, life.number)
+        try:
+            holder = Claim.decode(store.get(key, at_most=CLAIM_BYTES), where=key).nonce
+        except NotFound:  # removed since it was listed
+            return False
+        except Damaged as error:
+            raise StoreError(
+                f"the claim of life {life.number} of run {life.run} in {store.location} is altered: {error}",
+                hint=f"remove {key}: its life puts it back",
+            ) from error
+        if holder == life.nonce and not (alone and keyed):
+            return True
+    if shared or keyed:
+        raise _superseded(store, life, life.number)
+    return False
+
+
+def _superseded(store: ObjectStore, life: Life, newest: int) -> Superseded:
+    by = f"life {newest}" if newest > life.number else "another owner of the same number"
+    try:
+        who = read_claim(store, life.run, newest)
+    except (Damaged, NotFound):  # who it is, is only for the message
+        who = None
+    at = f" on {who.identity.host} (pid {who.identity.pid})" if who else ""
+    return Superseded(
+        f"life {life.number} of run {life.run} in {store.location} is superseded by {by}{at}",
+        hint="only one machine at a time should train a run; this one has stopped",
+    )
+
+
+def _rivals(store: ObjectStore, run: str, *, number: int, nonce: str) -> set[str]:
+    """The nonces of others that claim ``number``. Who sees none after its own claim was answered, owns it."""
+    keyed, shared = _claims(store, run, number)
     if nonce in keyed:
-        return set() if late else (keyed | ({""} if shared else set())) - {nonce}
-    holder = _holder(store, run, number) if shared else ""
-    return ({holder} if late else keyed | {holder}) - {nonce}
+        return (keyed | ({""} if shared else set())) - {nonce}
+    return (keyed | {_holder(store, run, number) if shared else ""}) - {nonce}
+
+
+def _claims(store: ObjectStore, run: str, number: int) -> tuple[set[str], bool]:
+    """The nonces in the keys of this number's claims, and whether there is one whose key has none."""
+    claims = [layout.parse_claim(run, info.key) for info in store.list(layout.of_life(run, number))]
+    keyed = {claim.nonce for claim in claims if claim and claim.nonce}
+    return keyed, any(claim is not None and claim.nonce is None for claim in claims)
 
 
 def _holder(store: ObjectStore, run: str, number: int) -> str:

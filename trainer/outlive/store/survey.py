@@ -1,6 +1,6 @@
 """What a run holds, as one look at the store shows it: manifests first, then every chunk by name and size."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -45,6 +45,13 @@ def lacks(manifest: Manifest, chunks: Mapping[str, ObjectInfo]) -> Iterator[tupl
         info = chunks.get(key)
         if info is None or info.size != blob.bytes:
             yield key, blob
+
+
+def missing(store: ObjectStore, run: str, blobs: Collection[Blob]) -> set[Blob]:
+    """Those of ``blobs`` that the store does not list with the right length."""
+    listed = {info.key: info for info in store.list(layout.chunks(run))} if blobs else {}
+    found = ((blob, listed.get(layout.chunk(run, blob.home, blake3=blob.blake3))) for blob in blobs)
+    return {blob for blob, info in found if info is None or info.size != blob.bytes}
 
 
 def survey(store: ObjectStore, run: str) -> Survey:
