@@ -17,6 +17,7 @@ from outlive.errors import (
     OutliveError,
     StoreError,
     StoreFull,
+    Throttled,
     Unavailable,
 )
 from outlive.objects.s3.errors import refusal, translated
@@ -105,12 +106,12 @@ def test_only_what_may_pass_is_tried_again(kind: type[Exception]) -> None:
         (400, "BadDigest", Unavailable),
         (400, "XAmzContentSHA256Mismatch", Unavailable),
         (400, "RequestTimeout", Unavailable),
-        (429, "TooManyRequests", Unavailable),
+        (429, "TooManyRequests", Throttled),
         (500, "InternalError", Unavailable),
         (501, "NotImplemented", StoreError),
         (502, "", Unavailable),
-        (503, "SlowDown", Unavailable),
-        (503, "", Unavailable),
+        (503, "SlowDown", Throttled),
+        (503, "", Throttled),
         (504, "", Unavailable),
     ],
 )
@@ -148,7 +149,7 @@ def test_our_own_errors_pass() -> None:
     [
         ("AccessDenied", Denied),
         ("InternalError", Unavailable),
-        ("SlowDown", Unavailable),
+        ("SlowDown", Throttled),
         ("Odd", StoreError),
     ],
 )

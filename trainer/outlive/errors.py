@@ -11,6 +11,7 @@
     │   ├── NoBucket              the bucket or the directory is not there
     │   ├── StoreFull             no space left
     │   └── Unavailable           unreachable, overloaded or silent; trying again may help
+    │       └── Throttled         too many requests at once, by the store's own words
     ├── Damaged                   bytes in the store are missing, short or altered
     ├── Cancelled                 a transfer was stopped because its caller asked for it
     ├── Superseded                a newer life of the run exists; this one must stop
@@ -57,6 +58,10 @@ class StoreFull(StoreError):
 
 class Unavailable(StoreError):
     """The store is unreachable, overloaded, or went silent. Trying again may help."""
+
+
+class Throttled(Unavailable):
+    """The store takes fewer requests than it gets (HTTP 429, 503, SlowDown). Slower may help."""
 
 
 class Damaged(OutliveError):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from outlive.errors import Unavailable
+from outlive.errors import Throttled, Unavailable
+from outlive.objects.congestion import Congestion
 from outlive.objects.interface import Body, Limits, ObjectInfo, ObjectStore
 from outlive.objects.probe import Assuming
 
@@ -66,6 +67,7 @@ class Retrying:
         self._clock = clock
         self._sleep = sleep or self._closing.wait
         self._random = random
+        self._congestion = Congestion(store.limits.concurrency, clock=clock)
 
     def __repr__(self) -> str:
         return f"Retrying({self.inner!r})"
@@ -78,19 +80,26 @@ class Retrying:
     def limits(self) -> Limits:
         return self.inner.limits
 
+    @property
+    def transfers_allowed(self) -> int:
+        """How many transfers at once the store has shown to take."""
+        return self._congestion.allowed
+
     def assume(self, *, create_only: bool) -> None:
         """Pass on what a probe has found; most stores know it by themselves."""
         if isinstance(self.inner, Assuming):
             self.inner.assume(create_only=create_only)
 
     def put(self, key: str, body: Body, *, create_only: bool = False) -> None:
-        self._repeat("put", key, lambda: self.inner.put(key, body, create_only=create_only))
+        self._repeat(
+            "put", key, lambda: self._in_turn(lambda: self.inner.put(key, body, create_only=create_only))
+        )
 
     def get(self, key: str, *, at_most: int) -> bytes:
         return self._repeat("get", key, lambda: self.inner.get(key, at_most=at_most))
 
     def read_into(self, key: str, buffer: memoryview) -> None:
-        self._repeat("get", key, lambda: self.inner.read_into(key, buffer))
+        self._repeat("get", key, lambda: self._in_turn(lambda: self.inner.read_into(key, buffer)))
 
     def delete(self, keys: Sequence[str]) -> None:
         name = keys[0] if len(keys) == 1 else f"{len(keys)} keys"
@@ -123,6 +132,16 @@ class Retrying:
                 return attempt()
             except Unavailable as error:
                 attempts.failed(error)
+
+    def _in_turn(self, transfer: Callable[[], None]) -> None:
+        """One attempt, when the store has room for it; the pause before the next one takes no room."""
+        with self._congestion.slot():
+            try:
+                transfer()
+            except Throttled:
+                self._congestion.refused()
+                raise
+        self._congestion.succeeded()
 
     def _wait(self, action: str, key: str) -> Callable[[int, float, Unavailable], bool]:
         def wait(number: int, delay: float, error: Unavailable) -> bool:

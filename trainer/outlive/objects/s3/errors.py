@@ -15,6 +15,7 @@ from outlive.errors import (
     OutliveError,
     StoreError,
     StoreFull,
+    Throttled,
     Unavailable,
 )
 
@@ -33,6 +34,7 @@ class _Meaning:
 
 _DENIED = _Meaning(Denied, _KEYS)
 _BUSY = _Meaning(Unavailable, _LOAD)
+_TOO_FAST = _Meaning(Throttled, _LOAD)
 _FULL = _Meaning(StoreFull, "delete something there, raise the quota, or choose another store")
 
 _CODES: Mapping[str, _Meaning] = {
@@ -58,7 +60,7 @@ _CODES: Mapping[str, _Meaning] = {
     "IncompleteBody": _BUSY,
     "RequestTimeout": _BUSY,
     "XAmzContentSHA256Mismatch": _BUSY,
-    "SlowDown": _BUSY,
+    "SlowDown": _TOO_FAST,
     "NotImplemented": _Meaning(StoreError, "this store lacks a feature of S3; choose another one"),
     "MissingContentLength": _Meaning(StoreError, _REPORT),
     "EntityTooLarge": _Meaning(StoreError, "this store takes only smaller objects"),
@@ -72,8 +74,8 @@ _STATUSES: Mapping[int, _Meaning] = {
     409: _CODES["PreconditionFailed"],
     412: _CODES["PreconditionFailed"],
     425: _BUSY,
-    429: _BUSY,
-    501: _CODES["NotImplemented"],
+    429: _TOO_FAST,
+    503: _TOO_FAST,
     507: _FULL,
 }
 
@@ -180,7 +182,9 @@ def _by_status(status: int) -> _Meaning:
 
 
 def _named_after(code: str) -> _Meaning | None:
-    if code in ("InternalError", "ServiceUnavailable", "ServerBusy"):
+    if code in ("ServiceUnavailable", "ServerBusy"):
+        return _TOO_FAST
+    if code == "InternalError":
         return _BUSY
     return _DENIED if code in ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch") else None
 
