@@ -14,7 +14,7 @@ from outlive.store.table import TensorTable
 from outlive.train.layout import lay_out
 from outlive.train.snapshot import moved_out, plan, read
 from outlive.train.tensors import DTYPES, Named, bits, dtype_name
-from outlive.train.values import revived
+from outlive.train.trees import revived
 
 
 def through(state: Any) -> Any:

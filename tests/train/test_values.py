@@ -1,9 +1,17 @@
 """The closed set of types: what goes in comes out, bit for bit, and nothing else goes in."""
 
 import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
 import json
 import math
+import pathlib
+import random
 import struct
+import zoneinfo
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlive.errors import Damaged, StateError
-from outlive.train import values
+from outlive.train import kinds, values
+from outlive.train.trees import refilled, revived
 from outlive.train.values import Encoder
 from outlive.train.values_read import decode, load
 
+BITS = [getattr(numpy.random, name) for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")]
 DTYPES = ["?", "<i1", "<u2", "<i4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16"]
 
 
@@ -95,7 +105,7 @@ def test_round_trip(value: Any) -> None:
 
 
 TAGS = ["$tensor", "$bytes", "$array", "$scalar", "$dict", "$ordered", "$counter", "$float", "$int"]
-TAGS += ["$tuple", "$set", "$frozenset", "a"]
+TAGS += ["$tuple", "$set", "$frozenset", "a", "$tree", "$again", *kinds.TAGS]
 documents = st.recursive(
     st.one_of(st.none(), st.integers(), st.text()),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(TAGS), inner, max_size=2),
@@ -134,17 +144,87 @@ def test_huge_numbers() -> None:
         assert there_and_back(number) == number
 
 
-def test_types_that_become_plain() -> None:
-    """A torch.Size is a tuple, a defaultdict a dict, an array in Fortran order one in C order."""
-    assert same(there_and_back(torch.Size([2, 3])), (2, 3))
-    assert same(there_and_back(collections.defaultdict(int, a=1)), {"a": 1})
+def rolled(generator: Any) -> Any:
+    """One that is in the middle of its numbers, with half a word left over."""
+    generator.integers(3, dtype="u1")
+    generator.standard_normal(5)
+    return generator
+
+
+def drawn(generator: Any) -> list[float]:
+    if isinstance(generator, torch.Generator):
+        return torch.rand(5, generator=generator).tolist()
+    return [float(generator.random()) for _ in range(5)]
+
+
+def torch_generator() -> torch.Generator:
+    generator = torch.Generator()
+    generator.manual_seed(3)
+    torch.rand(7, generator=generator)
+    return generator
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        *(rolled(numpy.random.Generator(bits(5))) for bits in BITS),
+        numpy.random.RandomState(4),
+        random.Random(6),
+        torch_generator(),
+    ],
+    ids=lambda generator: f"{type(generator).__name__}",
+)
+def test_generators(generator: Any) -> None:
+    """A generator of one's own comes back as one of its kind that draws the numbers that come next."""
+    back = there_and_back(generator)
+    assert type(back) is type(generator)
+    assert drawn(back) == drawn(generator)
+
+
+KEPT = [
+    torch.Size([2, 3]),
+    collections.defaultdict(list, a=[1]),
+    collections.defaultdict(None, {(1, None): 2}),
+    collections.deque([1, [2]], maxlen=5),
+    collections.deque(),
+    bytearray(b"\x00x"),
+    complex(-0.0, math.inf),
+    range(3, 30, 4),
+    slice(None, -1, 2),
+    decimal.Decimal("-0.10"),
+    fractions.Fraction(-2, 6),
+    pathlib.Path("runs") / "a",
+    datetime.date(2026, 11, 30),
+    datetime.time(23, 59, 1, 5),
+    datetime.timedelta(days=-1, microseconds=7),
+    datetime.datetime(2026, 10, 25, 2, 30, fold=1),
+    datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc),
+    datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(minutes=-330))),
+    -0.0,
+    True,
+    10**40,
+    {None: 1, 2: 3, (4, "x"): 5, True: 6, 1.5: 7, b"k": 8, "$x": 9},
+    numpy.float32(0.1),
+    numpy.array(7, "i2"),
+    numpy.bool_(True),
+]
+
+
+@pytest.mark.parametrize("value", KEPT, ids=repr)
+def test_kinds(value: Any) -> None:
+    """Each type of the set comes back as that type, to the last detail that its repr shows."""
+    back = there_and_back(value)
+    assert same(back, value)
+    assert repr(back) == repr(value)
+
+
+def test_arrays_keep_their_order() -> None:
+    """Sums over a Fortran array add in another order: it comes back as one."""
     array = numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
-    assert there_and_back(array).tolist() == array.tolist()
-
-
-def test_big_endian_arrays() -> None:
-    """The bytes in the document are little-endian whatever they were in memory."""
-    assert there_and_back(numpy.array([1, 2], ">i4")).tolist() == [1, 2]
+    back = there_and_back(array)
+    assert back.flags.f_contiguous
+    assert back.tolist() == array.tolist()
+    assert there_and_back(numpy.arange(8)[::2]).tolist() == [0, 2, 4, 6]
 
 
 class Odd:
@@ -168,7 +248,7 @@ def test_everything_refused_at_once_with_its_path() -> None:
         encoder.check()
     lines = str(refused.value).splitlines()
     assert lines[0] == f"optimizer.param_groups[0]['foo']: object of type {__name__}.Odd"
-    assert lines[1] == f"optimizer.n: object of type {__name__}.Loud"
+    assert lines[1] == f"optimizer.n: object of type {__name__}.Loud (keep int() of it)"
     assert lines[2].startswith("run.state.p: object of type ")
     assert lines[3] == "run.state.d: object of type torch.dtype"
     assert lines[4].startswith("run.state[('a', 1)]: object of type ")
@@ -199,10 +279,103 @@ def test_cycles_and_depth() -> None:
     assert encoder.problems[1].endswith(": nested deeper than 100")
 
 
-def test_shared_is_no_cycle() -> None:
-    """One list in two places is written twice."""
-    shared = [1]
-    assert there_and_back([shared, shared]) == [[1], [1]]
+def test_one_object_in_two_places() -> None:
+    """What can change and lies in two places is one object afterwards; what looks alike is not."""
+    shared, same_looks = [1], [[2], [2]]
+    generator = random.Random(1)
+    tree = {"a": shared, "b": [shared, *same_looks], "c": {"again": shared}}
+    tree |= {"d": generator, "e": (generator,)}
+    back = there_and_back(tree)
+    assert back["a"] is back["b"][0] is back["c"]["again"]
+    assert back["b"][1] is not back["b"][2]
+    assert back["d"] is back["e"][0]
+    fresh = revived(back)
+    fresh["a"].append(5)
+    assert fresh["c"]["again"] == [1, 5]
+    assert back["a"] == [1]
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+class Tag(str):
+    __slots__ = ()
+
+
+@dataclasses.dataclass
+class Settings:
+    rate: float = 0.1
+
+
+REFUSED = [
+    (Colour.RED, "keep its .value"),
+    (Tag("x"), "keep str() of it"),
+    (Point(1, 2), "keep its _asdict()"),
+    (Settings(), "keep dataclasses.asdict() of it"),
+    (memoryview(b"x"), "keep bytes() of it"),
+    (collections.defaultdict(lambda: 0), "keep dict() of it"),
+    (datetime.datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo("UTC")), "keep its isoformat()"),
+    (iter([1]), "keep a count"),
+    (len, "object of type builtin_function_or_method"),
+    (Settings, "code is no state"),
+    (numpy.array([1], ">i4"), "byte order"),
+    (numpy.array(["x"]), "keep its tolist()"),
+    (numpy.array(["2026-01-01"], "M8[D]"), "astype('int64')"),
+    (numpy.zeros(2, "i4,f4"), "keep its fields"),
+    (numpy.zeros(2).view(numpy.recarray), "keep"),
+    (numpy.longdouble(1), "keep its item()"),
+    (random.SystemRandom(), "it has no state"),
+    (torch.default_generator, "always kept"),
+    (numpy.random.mtrand._rand, "always kept"),
+    (torch.nn.Linear(1, 1), "hand it to attach()"),
+    ({random.Random(1)}, "a set of things that can change"),
+]
+
+
+@pytest.mark.parametrize(("value", "what"), REFUSED, ids=lambda part: type(part).__name__)
+def test_refused_with_advice(value: Any, what: str) -> None:
+    """What could not come back as what it was is refused, with what to keep instead."""
+    encoder = Encoder()
+    encoder.encode({"x": value}, at="run.state")
+    assert len(encoder.problems) == 1
+    assert encoder.problems[0].startswith("run.state.x: ")
+    assert what in encoder.problems[0]
+
+
+def test_filled_in_place() -> None:
+    """What the script holds already is filled where it is; what is of another kind is replaced."""
+    generator, names, table = numpy.random.default_rng(1), [1], {"inner": [0], "gone": 1}
+    array, weight = numpy.zeros(2), torch.zeros(2, requires_grad=True)
+    given = {
+        "rng": generator,
+        "names": names,
+        "table": table,
+        "array": array,
+        "w": weight,
+        "n": 3,
+        "new": [7],
+    }
+    later = numpy.random.default_rng(2)
+    later.random(9)
+    saved = {
+        "rng": later,
+        "names": [4, 5],
+        "table": {"inner": [6], "more": 2},
+        "array": numpy.ones(2),
+        "w": torch.nn.Parameter(torch.ones(2)),
+        "n": [1],
+    }
+    filled = refilled(given, saved)
+    assert all(filled[name] is given[name] for name in ("rng", "names", "table", "array", "w", "new"))
+    assert filled["table"]["inner"] is table["inner"]
+    assert generator.random() == later.random()
+    assert (names, table, filled["n"]) == ([4, 5], {"inner": [6], "more": 2}, [1])
+    assert array.tolist() == weight.tolist() == [1, 1]
+    assert weight.requires_grad
 
 
 @pytest.mark.parametrize(

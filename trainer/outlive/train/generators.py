@@ -7,20 +7,25 @@ among them; see `randomness`.
 import functools
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy
 import torch
 
+from outlive.errors import StateError
+
 Generator: TypeAlias = "torch.Generator | numpy.random.Generator | numpy.random.RandomState | random.Random"
 
-_KINDS = (torch.Generator, numpy.random.Generator, numpy.random.RandomState, random.Random)
+KINDS = (torch.Generator, numpy.random.Generator, numpy.random.RandomState, random.Random)
 _GLOBALS = (
     id(torch.default_generator),
     id(getattr(numpy.random.random_sample, "__self__", None)),
     id(getattr(random.random, "__self__", None)),
 )
+_NUMPY = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 _DEPTH = 8
 _WIDTH = 64
 _OBJECTS = 10_000
@@ -29,8 +34,39 @@ _OBJECTS = 10_000
 def is_generator(value: object) -> bool:
     """Whether it is a generator whose state can be kept."""
     return (
-        isinstance(value, _KINDS) and id(value) not in _GLOBALS and not isinstance(value, random.SystemRandom)
+        isinstance(value, KINDS) and id(value) not in _GLOBALS and not isinstance(value, random.SystemRandom)
     )
+
+
+def is_global(value: object) -> bool:
+    """Whether it is one of those that `rng` keeps."""
+    return id(value) in _GLOBALS
+
+
+def kind_of(generator: Any) -> str:
+    """Its kind, such that `make` of it can take its state; "" if it is a subclass of the user's."""
+    if isinstance(generator, torch.Generator):
+        return f"torch/{generator.device}"
+    if type(generator) is numpy.random.Generator:
+        name = type(generator.bit_generator).__name__
+        return f"numpy/{name}" if name in _NUMPY else ""
+    if type(generator) is numpy.random.RandomState:
+        return "numpy/RandomState" if generator.get_state(legacy=False)["bit_generator"] == "MT19937" else ""
+    return "python/Random" if type(generator) is random.Random else ""
+
+
+def make(kind: str) -> Generator:
+    """A generator of this kind. ``ValueError`` for one that there is not."""
+    family, _, name = kind.partition("/")
+    if kind == "python/Random":
+        return random.Random(0)  # noqa: S311 - its state is about to be set
+    if kind == "numpy/RandomState":
+        return numpy.random.RandomState(0)
+    if family == "numpy" and name in _NUMPY:
+        return numpy.random.Generator(getattr(numpy.random, name)(0))
+    if family == "torch" and _DEVICE.fullmatch(name):
+        return _on(name)
+    raise ValueError(f"there is no generator {kind!r}")
 
 
 def capture(generator: Any) -> bytes | str:
@@ -55,6 +91,16 @@ def put(generator: Any, state: Any) -> None:
     else:
         version, words, gauss = json.loads(state)
         generator.setstate((version, tuple(words), gauss))
+
+
+def _on(device: str) -> torch.Generator:
+    try:
+        return torch.Generator(device)
+    except RuntimeError:
+        raise StateError(
+            f"the checkpoint holds a random generator of {device}, and there is no such device here",
+            hint="resume on a machine with that device, or give the run a generator of the cpu",
+        ) from None
 
 
 def reseed(generator: Any, seed: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from outlive.train.tensors import Named, Stored, bits, dtype_name, obstacle, place, revive
-from outlive.train.values import revived
+from outlive.train.trees import revived
 
 _WRAPPERS = {
     "OptimizedModule": "_orig_mod",

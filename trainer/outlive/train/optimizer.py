@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from outlive.train.tensors import Stored, bits, dtype_name, revive
-from outlive.train.values import revived
+from outlive.train.trees import revived
 
 
 def is_plain(optimizer: torch.optim.Optimizer) -> bool:

@@ -9,7 +9,7 @@ from outlive.train import environment, rng
 from outlive.train.link import Given
 from outlive.train.snapshot import moved_out, read
 from outlive.train.tracked import HINT, Tracked
-from outlive.train.values import revived
+from outlive.train.trees import revived
 
 
 class Resume:

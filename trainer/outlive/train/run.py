@@ -14,13 +14,15 @@ from outlive.train.boundary import Accumulation, Pace, Stand
 from outlive.train.ending import Ending
 from outlive.train.link import Given, Link, RefusedError, Stopped
 from outlive.train.loops import Loops
+from outlive.train.replaced import replaced_line
 from outlive.train.requests import Requests
 from outlive.train.resume import Resume
 from outlive.train.saving import Saving, say
 from outlive.train.sidecar import attach_agent
-from outlive.train.state import State
+from outlive.train.state import State, Unseen
 from outlive.train.stop import EXIT_CONFIG, EXIT_RESUME, Signals
 from outlive.train.tracked import Tracked, is_tracked
+from outlive.train.trees import refilled
 from outlive.train.values import Encoder
 
 T = TypeVar("T")
@@ -74,6 +76,7 @@ class Run:
     def __init__(self, link: Link, signals: Signals, *, every: int | None, first: Given | None) -> None:
         self.state = State({})
         self.restored_from = None
+        self._unseen = Unseen({})
         self._signals = signals
         self._steps = 0
         self._metrics: Mapping[str, Any] = {}
@@ -93,10 +96,12 @@ class Run:
 
     def epochs(self, count: int) -> Iterator[int]:
         """``range(count)``, going on where the run stopped."""
+        self._tell_replaced()
         return self._loops.epochs(count)
 
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The batches of `loader`, going on after the last one that a saved step had used."""
+        self._tell_replaced()
         return self._loops.batches(loader)
 
     def step(self, **metrics: Any) -> None:
@@ -189,11 +194,20 @@ class Run:
         claimed = resume.claim(self._tracked)
         for name in [name for name in tracked if name not in claimed]:
             say(f"{name} is not in the checkpoint and starts anew")
-        self.state = State({**values, **resume.values})
+        here = refilled(values, resume.values)
+        self._unseen = Unseen({name: here[name] for name in resume.values})
+        self.state = State(here, self._unseen)
         self._loops.load(resume.loops)
         self._steps = resume.steps
         self.restored_from = resume.checkpoint
         self._resume = resume
+
+    def _tell_replaced(self) -> None:
+        """The loop begins: what was set up to here is meant as a start, and hides what was saved."""
+        for name, saved in self._unseen.replaced().items():
+            line = None if self._moving else replaced_line(name, saved, vars(self.state)[name])
+            if line is not None:
+                say(line)
 
     def _doubt(self) -> None:
         if self._resume is None:

@@ -17,6 +17,7 @@ from outlive.store.table import TensorTable
 from outlive.train import values
 from outlive.train.layout import Layout, lay_out
 from outlive.train.tensors import DTYPES, Named, Stored, bits, is_dense, window
+from outlive.train.trees import mapped
 from outlive.train.values_read import decode, load
 
 
@@ -80,16 +81,7 @@ def read(image: memoryview, *, table: bytes, notes: bytes) -> dict[str, Any]:
 
 def moved_out(tree: Any) -> Any:
     """The same tree on memory of its own, for what is still needed when the image is overwritten."""
-    if isinstance(tree, Stored):
-        return replace(tree, view=tree.view.clone())
-    if isinstance(tree, dict):
-        copy = tree.copy()
-        for key, value in tree.items():
-            copy[key] = moved_out(value)
-        return copy
-    if type(tree) in (list, tuple):
-        return type(tree)(moved_out(item) for item in tree)
-    return tree
+    return mapped(tree, lambda stored: replace(stored, view=stored.view.clone()))
 
 
 def _unique(tensors: Sequence[Named]) -> list[Named]:

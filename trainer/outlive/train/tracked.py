@@ -12,7 +12,7 @@ from torch import nn
 from outlive.errors import ConfigError, StateError
 from outlive.train.module import TrackedModule
 from outlive.train.optimizer import TrackedOptimizer, is_plain
-from outlive.train.values import revived
+from outlive.train.trees import revived
 
 HINT = "go back to the code that wrote it, rewind to an older checkpoint that fits, or take a new run name"
 

@@ -6,6 +6,7 @@ The tags are those of docs/FORMAT.md, "The values".
 
 import base64
 import collections
+import functools
 import json
 import math
 import struct
@@ -16,7 +17,9 @@ import numpy
 import torch
 
 from outlive.errors import StateError
-from outlive.train.tensors import Named, Stored, obstacle, revive
+from outlive.train.advice import advice, dtype_advice
+from outlive.train.kinds import KINDS, Inexact, Kind
+from outlive.train.tensors import Named, obstacle
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Trail: TypeAlias = "tuple[Trail | None, object]"
@@ -24,7 +27,10 @@ Trail: TypeAlias = "tuple[Trail | None, object]"
 MAX_DEPTH = 100
 _SHOWN = 20
 _DTYPE_KINDS = "biufc"
-_CONTAINERS = (list, tuple, dict, collections.defaultdict, collections.OrderedDict, collections.Counter)
+_NESTING = frozenset((list, tuple, dict, collections.OrderedDict, collections.Counter, *KINDS))
+_CHANGING = frozenset((list, dict, set, collections.OrderedDict, collections.Counter, numpy.ndarray)) | {
+    kind for kind, row in KINDS.items() if row.changes
+}
 _WIDEST = 16  # a long double has no meaning on another machine
 HINT = (
     "keep what it is made of (numbers, text, lists, dicts, tensors), give it state_dict() and "
@@ -43,26 +49,29 @@ class Encoder:
         self.problems: list[str] = []
         self._nodes: list[dict[str, Json]] = []
         self._open: set[int] = set()
+        self._met: dict[int, tuple[int, object]] = {}
+        self._shared = False
         self._writers: dict[type, Callable[[Any, Trail, int], Json]] = {
             float: self._float,
             str: self._text,
             bytes: lambda value, trail, depth: {"$bytes": _base64(value)},
             list: self._items,
             tuple: self._tuple,
-            torch.Size: self._tuple,
             set: lambda value, trail, depth: {"$set": self._set(value, trail, depth)},
             frozenset: lambda value, trail, depth: {"$frozenset": self._set(value, trail, depth)},
             dict: self._dict,
-            collections.defaultdict: self._dict,
             collections.OrderedDict: lambda value, *where: {"$ordered": self._pairs(value, *where)},
             collections.Counter: lambda value, *where: {"$counter": self._pairs(value, *where)},
             numpy.ndarray: self._array,
             Named: self._named,
+            **{kind: functools.partial(self._parts, row) for kind, row in KINDS.items()},
         }
 
     def encode(self, value: object, at: str) -> Json:
         """JSON for a tree. `at` says where it hangs, for messages: "optimizer" or "run.state"."""
-        return self._encode(value, (None, at), 0)
+        self._met, self._shared = {}, False
+        node = self._encode(value, (None, at), 0)
+        return {"$tree": node} if self._shared else node
 
     def check(self) -> None:
         """Raise if anything that was encoded cannot be kept."""
@@ -88,8 +97,13 @@ class Encoder:
             return self._other(value, trail)
         if depth > MAX_DEPTH:
             return self._refuse(trail, f"nested deeper than {MAX_DEPTH}")
-        if kind in _CONTAINERS and id(value) in self._open:
+        if kind in _NESTING and id(value) in self._open:
             return self._refuse(trail, "contains itself")
+        if kind in _CHANGING and id(value) in self._met:
+            self._shared = True
+            return {"$again": self._met[id(value)][0]}
+        if kind in _CHANGING:
+            self._met[id(value)] = (len(self._met), value)  # held, so that nothing else takes its id
         self._open.add(id(value))
         try:
             return writer(value, trail, depth)
@@ -109,9 +123,14 @@ class Encoder:
         if isinstance(value, numpy.generic) and _plain(value.dtype):
             little = value.dtype.newbyteorder("<")
             return {"$scalar": [little.str, _base64(value.astype(little).tobytes())]}
-        kind = type(value)
-        module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        return self._refuse(trail, f"object of type {module}{kind.__qualname__}")
+        return self._refuse(trail, f"{_type_text(value)}{advice(value)}")
+
+    def _parts(self, row: Kind, value: Any, trail: Trail, depth: int) -> Json:
+        try:
+            parts = row.apart(value)
+        except Inexact as why:
+            return self._refuse(trail, f"{_type_text(value)} ({why})")
+        return {row.tag: [self._encode(part, trail, depth + 1) for part in parts]}
 
     def _named(self, value: Named, trail: Trail, depth: int) -> Json:
         why = obstacle(value.tensor)
@@ -140,7 +159,11 @@ class Encoder:
         return {"$tuple": self._items(values, trail, depth)}
 
     def _set(self, values: Iterable[Any], trail: Trail, depth: int) -> list[Json]:
-        return sorted(self._items(values, trail, depth), key=json.dumps)
+        before = len(self._met), len(self.tensors)
+        items = sorted(self._items(values, trail, depth), key=json.dumps)
+        if before != (len(self._met), len(self.tensors)):
+            return [self._refuse(trail, "a set of things that can change (keep a list of them)")]
+        return items
 
     def _pairs(self, mapping: Mapping[Any, Any], trail: Trail, depth: int) -> list[Json]:
         pairs: list[Json] = []
@@ -161,37 +184,16 @@ class Encoder:
 
     def _array(self, value: Any, trail: Trail, depth: int) -> Json:
         if not _plain(value.dtype):
-            return self._refuse(trail, f"numpy array of dtype {value.dtype}")
-        little = value.astype(value.dtype.newbyteorder("<"), order="C", copy=False)
-        return {"$array": [little.dtype.str, list(value.shape), _base64(little.tobytes())]}
+            return self._refuse(trail, f"numpy array of dtype {value.dtype}{dtype_advice(value.dtype)}")
+        little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+        body: list[Json] = [little.dtype.str, list(value.shape)]
+        if value.flags.f_contiguous and not value.flags.c_contiguous:
+            return {"$array": [*body, _base64(little.tobytes("F")), "F"]}
+        return {"$array": [*body, _base64(little.tobytes())]}
 
 
 def dump(document: Json) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-
-
-def revived(tree: Any) -> Any:
-    """The tree with stored tensors made into tensors of their own; what shared memory shares it again."""
-    known: dict[tuple[object, ...], torch.Tensor] = {}
-
-    def visit(node: Any) -> Any:
-        if isinstance(node, Stored):
-            if node.view.numel() == 0:
-                return revive(node)
-            same = (node.place, node.dtype, node.shape, node.strides, node.device)
-            if same not in known:
-                known[same] = revive(node)
-            return known[same]
-        if isinstance(node, dict):
-            filled = node.copy()
-            for key, value in node.items():
-                filled[key] = visit(value)  # not update(), by which a Counter counts
-            return filled
-        if type(node) in (list, tuple):
-            return type(node)(visit(item) for item in node)
-        return node
-
-    return visit(tree)
 
 
 class _Index(int):
@@ -223,6 +225,12 @@ def _keys(trail: Trail) -> list[object]:
     return keys[::-1]
 
 
+def _type_text(value: object) -> str:
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"object of type {module}{kind.__qualname__}"
+
+
 def _integer(value: int) -> Json:
     return value if -(2**63) <= value < 2**64 else {"$int": f"{value:x}"}
 
@@ -233,4 +241,4 @@ def _base64(raw: bytes) -> str:
 
 def _plain(dtype: "numpy.dtype[Any]") -> bool:
     widest = _WIDEST if dtype.kind == "c" else _WIDEST // 2
-    return dtype.kind in _DTYPE_KINDS and dtype.itemsize <= widest
+    return dtype.kind in _DTYPE_KINDS and dtype.itemsize <= widest and dtype.isnative
