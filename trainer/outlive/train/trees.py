@@ -90,7 +90,7 @@ def _alike(here: Any, value: Any) -> bool:
     if isinstance(here, numpy.ndarray):
         return bool(_shape(here) == _shape(value) and here.flags.writeable)
     if isinstance(here, collections.deque):
-        return here.maxlen == value.maxlen
+        return bool(here.maxlen == value.maxlen)
     if isinstance(here, collections.defaultdict):
         return here.default_factory is value.default_factory
     return isinstance(here, (dict, set, *_SEQUENCES))
