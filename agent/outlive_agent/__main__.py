@@ -26,6 +26,7 @@ VERBS: dict[str, Verb] = {
     "history": Verb(f"{_CLI}.runs:history_main", "what happened to a run, life by life"),
     "verify": Verb(f"{_CLI}.upkeep:verify_main", "read and check every byte of a checkpoint"),
     "prune": Verb(f"{_CLI}.upkeep:prune_main", "remove what the keep policy lets go"),
+    "export": Verb(f"{_CLI}.export:export_main", "a checkpoint's model as a safetensors file"),
     "status": Verb(f"{_CLI}.local:status_main", "what the agents on this machine are doing"),
     "reclaim": Verb(f"{_CLI}.local:reclaim_main", "tell a run, from anywhere, that its machine goes away"),
     "emulate": Verb(f"{_CLI}.emulate:emulate_main", "a metadata server to rehearse a reclaim with"),
