@@ -11,27 +11,50 @@ from contextlib import suppress
 from pathlib import Path
 
 from outlive.errors import ConfigError
+from outlive.staging.channel import MAX_PATH_BYTES
 from outlive_agent import status
 
 SOCKET_NAME = "agent.sock"
 STALE_SECONDS = 24 * 3600.0
 DRAIN_WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
+_ELSEWHERE = "set XDG_RUNTIME_DIR to a private directory with a short path, or unset it"
 
 
 def prepare(root: Path, *, name: str) -> Path:
     """A private directory ``root/name``, and none that anyone else could have laid out for us."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = root.lstat()
+    own = root / name
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = root.lstat()
+    except OSError as error:
+        raise _unusable(root, error) from None
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
         raise ConfigError(
             f"{root} is not a directory that only this user can write to",
             hint="remove it, or set XDG_RUNTIME_DIR to a private directory",
         )
-    _remove_stale(root)
-    own = root / name
-    own.mkdir(mode=0o700, exist_ok=True)
+    try:
+        _remove_stale(root)
+        own.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _unusable(root, error) from None
     return own
+
+
+def socket_in(directory: Path) -> Path:
+    """The socket of an agent whose directory this is, or will be: the kernel takes no longer name."""
+    path = directory / SOCKET_NAME
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise ConfigError(
+            f"the socket's path would be longer than {MAX_PATH_BYTES} bytes: {path}", hint=_ELSEWHERE
+        )
+    return path
+
+
+def _unusable(root: Path, error: OSError) -> ConfigError:
+    reason = (error.strerror or str(error)).lower()
+    return ConfigError(f"{root} can't be the directory of agents: {reason}", hint=_ELSEWHERE)
 
 
 class DrainLock:
@@ -105,7 +128,7 @@ class DrainLock:
     def _free(self) -> bool:
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except OSError:  # none was taken, or nobody can know: the run must begin all the same
             return True
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

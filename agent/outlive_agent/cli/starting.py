@@ -28,7 +28,7 @@ from outlive_agent.kept import KeptLife
 from outlive_agent.listening import Door, read
 from outlive_agent.notify import Notify
 from outlive_agent.patience import Patience
-from outlive_agent.runtime import SOCKET_NAME, DrainLock, prepare
+from outlive_agent.runtime import DrainLock, prepare, socket_in
 from outlive_agent.status import runtime_root
 from outlive_agent.supervise.child import Child
 from outlive_agent.supervise.interface import Supervisor
@@ -42,11 +42,11 @@ def guard_command(config: Config, *, rewind: int | None, restarts: int, config_f
     """``outlive exec``: the command is our child."""
     environ = dict(os.environ)
     root = runtime_root(environ)
-    directory = prepare(root, name=f"exec-{os.getpid()}")
+    socket = socket_in(root / f"exec-{os.getpid()}")
+    directory = prepare(root, name=socket.parent.name)
     command = config.training.command if config.training is not None else ()
     if shutil.which(command[0]) is None:
         raise ConfigError(f"there is no program {command[0]!r}", hint="check the command after '--'")
-    socket = directory / SOCKET_NAME
     job = _job(config, command=command, rewind=rewind, restarts=restarts)
     place = _place(job, config, root=root, directory=directory)
     events: Events = SimpleQueue()
@@ -61,14 +61,14 @@ def guard_unit(config: Config) -> Exit:
     environ = dict(os.environ)
     own = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     root = Path(own) if own else runtime_root(environ)
-    directory = root if own else prepare(root, name=f"daemon-{os.getpid()}")
+    socket = socket_in(root if own else root / f"daemon-{os.getpid()}")
+    directory = root if own else prepare(root, name=socket.parent.name)
     training = config.training
     kept = KeptLife(directory, config.store.location, run=config.run)
     command = training.command if training is not None else ()
     job = _job(config, command=command, patient=True, taken_over=kept.read())
     place = replace(_place(job, config, root=root, directory=directory), kept=kept)
     events: Events = SimpleQueue()
-    socket = directory / SOCKET_NAME
     uids = {os.getuid(), *_uid_of(training.user if training is not None else None)}
     # The directory decides who reaches the socket, and the door who may speak: the training is another user.
     door = Door(socket, uids=uids, post=events.put, journal=place.journal, mode=0o660)

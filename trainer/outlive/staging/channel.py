@@ -17,7 +17,8 @@ from outlive.errors import ProtocolError
 from outlive.staging.messages import MAX_PACKET_BYTES, Message, decode, encode
 
 MAX_FDS = 4
-_MAX_PATH_BYTES = 107
+MAX_PATH_BYTES = 107
+"""The kernel takes no longer name for a socket."""
 _UCRED = struct.Struct("3i")
 _ROOM_FOR_FDS = socket.CMSG_SPACE(MAX_FDS * array("i").itemsize)
 _GONE = "the other side has gone"
@@ -219,9 +220,9 @@ def _clear_stale(path: Path) -> None:
 
 def _checked(path: str | Path) -> str:
     text = os.fspath(path)
-    if len(os.fsencode(text)) > _MAX_PATH_BYTES:
+    if len(os.fsencode(text)) > MAX_PATH_BYTES:
         raise ProtocolError(
-            f"the socket's path is longer than {_MAX_PATH_BYTES} bytes: {text}",
+            f"the socket's path is longer than {MAX_PATH_BYTES} bytes: {text}",
             hint="set XDG_RUNTIME_DIR to a shorter directory",
         )
     return text
