@@ -185,7 +185,7 @@ def _put_defaults(layers: Layers, environ: Mapping[str, str]) -> None:
 
 def _absolute(path: tuple[str, ...], value: object) -> object:
     """A relative location means the directory it was typed in; children may run elsewhere."""
-    if path == ("store", "location") and isinstance(value, str) and "://" not in value:
+    if path == ("store", "location") and isinstance(value, str) and value.strip() and "://" not in value:
         return str(Path.cwd() / Path(value).expanduser())
     return value
 

@@ -155,6 +155,15 @@ def test_what_is_said_about_a_bad_file(tmp_path: Path, text: str, said: str) -> 
     assert said in complaint(tmp_path, text)
 
 
+@pytest.mark.parametrize("address", ["https://host:99999", "https://[bad", "host:80"])
+def test_an_address_that_can_not_be_one(tmp_path: Path, address: str) -> None:
+    """A port out of range is told with everything else, and not by the first request."""
+    path = tmp_path / "outlive.yaml"
+    path.write_text(f"run: gpt\nstore: {{location: s3://b/x, endpoint: '{address}'}}\n")
+    with pytest.raises(ConfigError, match=r"store.endpoint: '.*' is not allowed"):
+        load(path)
+
+
 def test_words_of_old_yaml_stay_words(tmp_path: Path) -> None:
     """A run may be called ``no`` or like a date: the rules are those that editors know."""
     assert read(tmp_path, "run: no\nstore: {location: /s}\n").run == "no"

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from outlive.errors import Denied, NoBucket, NotFound, StoreError, StoreFull, Unavailable
+from outlive.errors import (
+    AlreadyExists,
+    Damaged,
+    Denied,
+    NoBucket,
+    NotFound,
+    StoreError,
+    StoreFull,
+    Unavailable,
+)
 from outlive.objects.local import LocalStore
 from outlive.objects.local_errors import translated
 
@@ -142,7 +151,7 @@ def test_never_leaves_its_directory(tmp_path: Path) -> None:
     ):
         with pytest.raises(StoreError, match="symbolic link"):
             call()
-    with pytest.raises(StoreError):
+    with pytest.raises(Damaged, match="symbolic link"):
         store.get("direct", at_most=100)
     store.put("direct", b"replaces the link")
     assert [info.key for info in store.list("")] == ["a", "direct"]
@@ -222,3 +231,50 @@ def test_errors_name_store_and_key(number: int, kind: type[StoreError]) -> None:
     error = translated(OSError(number, os.strerror(number)), "/store", "run/a")
     assert type(error) is kind
     assert str(error) == f"/store: run/a: {os.strerror(number)}"
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a directory", "a symbolic link"])
+def test_what_stands_in_an_objects_place_is_listed_and_damaged(tmp_path: Path, kind: str) -> None:
+    """A pipe, a directory or a link is never waited for, followed or passed over in silence."""
+    store = LocalStore(tmp_path / "store")
+    store.put("run/a.json", b"x")
+    place = tmp_path / "store" / "run" / "b.json"
+    if kind == "a named pipe":
+        os.mkfifo(place)
+    elif kind == "a directory":
+        place.mkdir()
+        (place / "inside").write_bytes(b"y")
+    else:
+        place.symlink_to(tmp_path / "store" / "run" / "a.json")
+    assert [info.key for info in store.list("run/")][:2] == ["run/a.json", "run/b.json"]
+    for read in (
+        lambda: store.get("run/b.json", at_most=9),
+        lambda: store.read_into("run/b.json", memoryview(b"")),
+    ):
+        with pytest.raises(Damaged, match=f"run/b.json is {kind}"):
+            read()
+    with pytest.raises(AlreadyExists):
+        store.put("run/b.json", b"z", create_only=True)
+
+
+def test_a_file_in_the_stores_place_is_no_store(tmp_path: Path) -> None:
+    """It is not empty, and no put pretends that its key was taken."""
+    (tmp_path / "store").write_bytes(b"a file")
+    store = LocalStore(tmp_path / "store")
+    for call in (
+        lambda: store.put("a", b"", create_only=True),
+        lambda: store.get("a", at_most=1),
+        lambda: list(store.list("")),
+    ):
+        with pytest.raises(NoBucket, match="is no directory"):
+            call()
+
+
+def test_a_file_on_the_way_is_no_object_that_exists_already(tmp_path: Path) -> None:
+    """A create-only put that can't make its directory says so, instead of losing a race against nobody."""
+    store = LocalStore(tmp_path / "store")
+    store.put("run", b"a file")
+    with pytest.raises(StoreError, match="run/a") as caught:
+        store.put("run/a", b"", create_only=True)
+    assert not isinstance(caught.value, AlreadyExists)
+    assert "is a file already" in caught.value.hint

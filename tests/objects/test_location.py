@@ -221,3 +221,20 @@ store.put("a", b"x")
 sys.exit(any(name in sys.modules for name in ("boto3", "botocore", "urllib3", "ssl")))
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("given", ["https://host:99999", "https://[bad", "host:x"])
+def test_an_endpoint_that_is_no_address(given: str) -> None:
+    """A port that can't be is a wrong setting, wherever it was written."""
+    for settings in ({"endpoint": given}, {"AWS_ENDPOINT_URL": given}):
+        with pytest.raises(ConfigError, match="is no URL"):
+            parse("s3://bucket/x", **settings)
+
+
+def test_a_file_can_not_be_a_store(tmp_path: Path) -> None:
+    """A file in the store's place, or on the way to it, is refused when the store is opened."""
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for location, what in (("file", "is a file"), ("file/store", "is a file"), ("link", "is no directory")):
+        with pytest.raises(ConfigError, match=what):
+            open_store(str(tmp_path / location))

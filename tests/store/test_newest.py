@@ -1,16 +1,22 @@
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.checkpoints import IDENTITY, begin, snapshot
+from fakes.checkpoints import IDENTITY, Passed, begin, snapshot
 from fakes.stores import CountingStore
 from outlive.errors import Damaged, NotFound, Superseded
+from outlive.objects.local import LocalStore
 from outlive.objects.memory import MemoryStore
 from outlive.store import layout
 from outlive.store.commit import Committer
+from outlive.store.fetch import restore_newest
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import claim, newest_life
 from outlive.store.newest import checkpoints, preferred, read_manifest
+from outlive.store.survey import survey
 
 
 def oracle(found: list[CheckpointId], rewound: dict[int, CheckpointId | None]) -> list[CheckpointId]:
@@ -194,3 +200,24 @@ def test_foreign_keys_are_no_checkpoints() -> None:
     store.put("gpt/checkpoints/readme.txt", b"")
     store.put("gpt/checkpoints/000001-000000000001.json.bak", b"")
     assert checkpoints(store, "gpt") == []
+
+
+def test_what_is_no_file_in_a_manifests_place_is_told(tmp_path: Path) -> None:
+    """A restore passes over a pipe, a link or a directory, and says which; so does a look at the run."""
+    store = LocalStore(tmp_path / "store")
+    committer = begin(store)
+    for step in (1, 2, 3, 4):
+        committer.commit(snapshot(step, b"%d" % step))
+    places = [tmp_path / "store" / layout.manifest("gpt", CheckpointId(1, step)) for step in (2, 3, 4)]
+    for place in places:
+        place.unlink()
+    places[0].mkdir()
+    places[1].symlink_to(tmp_path / "nowhere")
+    os.mkfifo(places[2])
+    passed = Passed()
+    found = restore_newest(store, "gpt", lambda size: memoryview(bytearray(size)), on_damaged=passed)
+    assert found is not None
+    assert found.manifest.step == 1
+    words = [str(error).partition(" is ")[2] for error in passed.errors]
+    assert words == ["a named pipe and no file", "a symbolic link and no file", "a directory and no file"]
+    assert {checkpoint.step for checkpoint in survey(store, "gpt").unreadable} == {2, 3, 4}

@@ -26,7 +26,9 @@ def status_main(argv: Sequence[str]) -> int:
         "What the agents on this machine are doing. Says so if there is none; that is no error.",
         examples=[("outlive status", "all of them"), ("outlive status gpt --json", "one run, for a program")],
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help="only this run's")
+    from outlive_agent.cli.target import run_name
+
+    parser.add_argument("run", nargs="?", type=run_name, metavar="RUN", help="only this run's")
     add_json(parser)
     args = parser.parse_args(argv)
     found = [one for one in status.find(os.environ) if args.run in {None, one.run}]

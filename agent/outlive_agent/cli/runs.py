@@ -2,8 +2,10 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from outlive.errors import ConfigError, NoBucket
 from outlive_agent.cli.output import Printer, count_text, emit_json
 from outlive_agent.cli.parser import VerbParser, add_store_options
 from outlive_agent.exits import Exit
@@ -111,7 +113,6 @@ def history_main(argv: Sequence[str]) -> int:
 
 
 def _list_runs(args: argparse.Namespace) -> int:
-    from outlive.errors import NoBucket
     from outlive.store.flight import each, workers_for
     from outlive.store.runs import runs, summarize
     from outlive_agent.cli.places import open_place, settings_for
@@ -128,6 +129,8 @@ def _list_runs(args: argparse.Namespace) -> int:
             raise
         names = []  # nobody has begun yet: that is no error
     each(names, lambda name: summaries.update({name: summarize(store, name)}), workers=workers_for(store))
+    if not names and args.what is not None:
+        _check_directory(store.location)
     found = [summaries[name] for name in names]
     if args.json:
         emit_json({"store": store.location, "runs": [run_json(summary) for summary in found]})
@@ -143,6 +146,14 @@ def _list_runs(args: argparse.Namespace) -> int:
     if not found:
         printer.say(_BEGIN)
     return Exit.FINISHED
+
+
+def _check_directory(location: str) -> None:
+    """Somebody named a directory that is not there: no store, and no run either."""
+    if "://" not in location and not Path(location).is_dir():
+        raise ConfigError(
+            f"there is no directory {location}", hint="a run is named without '/'; outlive ls shows them all"
+        )
 
 
 def _list_checkpoints(args: argparse.Namespace) -> int:

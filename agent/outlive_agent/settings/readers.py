@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from outlive_agent.settings.values import PROVIDERS, Every
 from outlive_agent.units import DURATION_PATTERN, STEPS_PATTERN, parse_duration, parse_steps
@@ -32,12 +33,27 @@ def matching(pattern: str, allowed: str) -> Callable[[object], str]:
     return read
 
 
+def server(allowed: str) -> Callable[[object], str]:
+    """A reader of a server's address; a port that can't be is found here, not by the first request."""
+    matches = matching(ENDPOINT_PATTERN, allowed)
+
+    def read(value: object) -> str:
+        text = matches(value)
+        try:
+            _ = urlsplit(text).port
+        except ValueError:
+            raise ValueError(allowed) from None
+        return text
+
+    return read
+
+
 run_name = matching(RUN_PATTERN, "1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit")
 location = matching(
     LOCATION_PATTERN, "s3://bucket/prefix, https://endpoint/bucket/prefix, or an absolute path"
 )
-endpoint = matching(ENDPOINT_PATTERN, "a URL without a path, such as https://nyc3.digitaloceanspaces.com")
-metadata_endpoint = matching(ENDPOINT_PATTERN, "a URL without a path, such as http://127.0.0.1:1338")
+endpoint = server("a URL without a path, such as https://nyc3.digitaloceanspaces.com")
+metadata_endpoint = server("a URL without a path, such as http://127.0.0.1:1338")
 region = matching(REGION_PATTERN, "a region's name, such as us-east-1")
 systemd_name = matching(
     CREDENTIAL_PATTERN, "the name of a credential that the unit loads, such as outlive-store"

@@ -221,3 +221,27 @@ def test_text_from_a_store_can_not_steer_a_terminal(cli: Cli, gpt: ObjectStore) 
     for out in (cli("ls", "gpt").out, cli("show", "gpt").out):
         assert "\x1b" not in out
         assert "?[2Jloss?" in out
+
+
+def test_a_place_that_is_no_store_is_no_empty_one(cli: Cli, gpt: ObjectStore, place: Path) -> None:
+    """A directory that isn't there, a file, nothing at all: each is refused on one line."""
+    (place / "file").write_bytes(b"")
+    missing = cli("ls", str(place / "store" / ".." / "r"))
+    assert (missing.code, missing.out) == (78, "")
+    assert "there is no directory" in missing.err
+    for arguments in (
+        ("ls", "--store", str(place / "file")),
+        ("ls", "gpt", "--store", ""),
+        ("ls", "--store", " "),
+    ):
+        said = cli(*arguments)
+        assert (said.code, said.out) == (78, "")
+        assert said.err.startswith("Error: ")
+
+
+@pytest.mark.parametrize("verb", ["show", "history", "verify", "prune", "status"])
+def test_a_run_that_no_store_can_hold(cli: Cli, gpt: ObjectStore, verb: str) -> None:
+    """A name with a / in it is refused by every verb that takes a run."""
+    said = cli(verb, "../r")
+    assert (said.code, said.out) == (2, "")
+    assert "can't be called '../r'" in said.err

@@ -13,7 +13,7 @@ from pathlib import Path
 from outlive.errors import AlreadyExists, Damaged, NotFound, StoreError
 from outlive.objects.interface import Body, Limits, ObjectInfo, ObjectStore
 from outlive.objects.keys import check_key, check_prefix
-from outlive.objects.local_errors import no_directory, translated
+from outlive.objects.local_errors import NO_FILE, kind_of, no_directory, not_a_directory, translated
 from outlive.objects.local_walk import walk
 
 _SCRAPS = ".outlive-tmp"
@@ -164,7 +164,10 @@ class LocalStore:
         if not self._root.is_dir():
             if not self._root.parent.is_dir():
                 raise no_directory(self._root)
-            self._root.mkdir(exist_ok=True)
+            try:
+                self._root.mkdir(exist_ok=True)
+            except FileExistsError:
+                raise not_a_directory(self._root) from None
             _sync_directory(self._root.parent)
 
     def _make(self, directory: Path) -> None:
@@ -172,13 +175,20 @@ class LocalStore:
         if directory in self._made or directory == self._root:
             return
         self._make(directory.parent)
-        directory.mkdir(exist_ok=True)
+        try:
+            directory.mkdir(exist_ok=True)
+        except FileExistsError:  # a file: an object of that name, which "exists already", it is not
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
         _sync_directory(directory.parent)
         self._made.add(directory)
 
     def _require(self) -> None:
         """A store that was never written to is empty; one whose disk is not mounted is an error."""
-        if not self._root.is_dir() and not self._root.parent.is_dir():
+        if self._root.is_dir():
+            return
+        if os.path.lexists(self._root):
+            raise not_a_directory(self._root)
+        if not self._root.parent.is_dir():
             raise no_directory(self._root)
 
     @contextmanager
@@ -186,14 +196,19 @@ class LocalStore:
         path = self._path(key)
         with self._naming(key):
             try:
+                # Never blocks, and follows nothing: somebody may have put a pipe or a link there.
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             except (FileNotFoundError, NotADirectoryError) as error:
                 self._require()
                 raise NotFound(f"{self.location}: {key} does not exist") from error
+            except OSError as error:
+                if error.errno in NO_FILE:
+                    raise Damaged(f"{self.location}: {key} is {kind_of(path)} and no file") from error
+                raise
             try:
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode):
-                    raise NotFound(f"{self.location}: {key} is no file")
+                    raise Damaged(f"{self.location}: {key} is {kind_of(path)} and no file")
                 yield file, status.st_size
             finally:
                 os.close(file)

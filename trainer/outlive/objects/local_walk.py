@@ -8,6 +8,9 @@ from pathlib import Path
 from outlive.objects.interface import ObjectInfo
 from outlive.objects.keys import unprintable
 
+_DOCUMENT = ".json"
+"""What is called like a document and is none (a link, a pipe, a directory) is listed: reading it tells."""
+
 
 def walk(root: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
     """Objects whose key begins with ``prefix`` and is greater than ``after``. Opens no directory in vain."""
@@ -40,7 +43,7 @@ def _sorted_keys(directory: Path, head: str) -> list[str]:
                     continue  # no key is called that
                 if entry.is_dir(follow_symlinks=False):
                     keys.append(f"{head}{entry.name}/")
-                elif entry.is_file(follow_symlinks=False):
+                if entry.is_file(follow_symlinks=False) or (head and entry.name.endswith(_DOCUMENT)):
                     keys.append(head + entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return []

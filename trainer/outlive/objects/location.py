@@ -44,15 +44,16 @@ def open_store(
 ) -> ObjectStore:
     """The store at ``location``, trying again by itself. Nothing is contacted yet.
 
-    ``ConfigError`` if the location makes no sense. ``endpoint`` comes before OUTLIVE_S3_ENDPOINT,
-    AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL; ``region`` before OUTLIVE_S3_REGION, AWS_REGION and
-    AWS_DEFAULT_REGION.
+    ``ConfigError`` if the location makes no sense, or a file stands there. ``endpoint`` comes before
+    OUTLIVE_S3_ENDPOINT, AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL; ``region`` before OUTLIVE_S3_REGION,
+    AWS_REGION and AWS_DEFAULT_REGION.
     ``create_only`` is what :func:`outlive.objects.probe.probe` found, where that is known already.
     ``ca_bundle``: for a server with a certificate of one's own (AWS_CA_BUNDLE does the same).
     """
     parsed = parse_location(location, endpoint=endpoint, region=region, environ=os.environ)
     store: ObjectStore
     if isinstance(parsed, Path):
+        _check_directory(parsed)
         store = LocalStore(parsed)
     else:
         from outlive.objects.s3 import S3Store  # late: a local store needs no boto3
@@ -105,6 +106,14 @@ def _directory(text: str) -> Path:
         raise ConfigError(f"{text}: {error}", hint="write the whole path") from error
 
 
+def _check_directory(path: Path) -> None:
+    """A place where a file stands already can't become a directory, however often it is tried."""
+    for part in (path, *path.parents):
+        if os.path.lexists(part) and not part.is_dir():
+            kind = "a file" if part.is_file() else "no directory"
+            raise ConfigError(f"the store {path} can't be a directory: {part} is {kind}", hint=_FORMS)
+
+
 def _named_bucket(url: SplitResult, given: str | None, region: str | None) -> Bucket:
     bucket = _bucket_name(url.netloc)
     prefix = _prefix(url.path)
@@ -112,7 +121,11 @@ def _named_bucket(url: SplitResult, given: str | None, region: str | None) -> Bu
         region = region or "us-east-1"
         suffix = ".cn" if region.startswith("cn-") else ""
         given = f"https://s3.{region}.amazonaws.com{suffix}"
-    where = urlsplit(given if "://" in given else f"https://{given}")
+    try:
+        where = urlsplit(given if "://" in given else f"https://{given}")
+        _ = where.port  # this is where a wrong one is noticed
+    except ValueError as error:
+        raise ConfigError(f"the endpoint {given!r} is no URL: {error}", hint="write https://host") from error
     if where.scheme not in ("http", "https") or not where.hostname or where.path.strip("/"):
         raise ConfigError(f"the endpoint {given!r} is no server", hint="write https://host")
     found, inside = _endpoint(where, region)
