@@ -17,6 +17,7 @@ from outlive_agent.events import BeginFailed, LifeClaimed, Post, StateReady
 from outlive_agent.held import Held
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import step_text
+from outlive_agent.origin import check_origin
 from outlive_agent.probing import learn
 
 _T = TypeVar("_T")
@@ -71,12 +72,19 @@ class Beginning:
         if not waited and not self._closing.is_set():
             self._journal.warning("the earlier agent still saves after a minute; going on without it")
         self._patiently(self._learn)
+        if not self._job.named:
+            self._patiently(self._check_origin)
         life = self._patiently(lambda: claim(self._store, self._run, identity=self._identity))
         self._post(LifeClaimed(life=life))
         self._patiently(lambda: self._choose(life))
 
     def _learn(self) -> None:
         learn(self._store, self._job.place, environ=os.environ, journal=self._journal)
+
+    def _check_origin(self) -> None:
+        line = check_origin(self._store, self._run, identity=self._identity)
+        if line is not None:
+            self._journal.notice(line)
 
     def _take_over(self, life: Life) -> None:
         self._lock.hold()

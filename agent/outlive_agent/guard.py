@@ -190,8 +190,9 @@ class Guard:
 
     def _fail(self, error: OutliveError) -> None:
         """Nothing can be guarded: nobody may train."""
-        self._journal.error(str(error), hint=error.hint)
-        self._training.refuse(error)
+        heard = self._training.refuse(error)
+        if not heard or self._supervisor.mode != "sidecar":  # that one says it itself, on the same terminal
+            self._journal.error(str(error), hint=error.hint)
         self._training.hang_up()
         lasting = isinstance(error, ConfigError | Denied | NoBucket)
         self._exit = Exit.CONFIG if lasting else Exit.FAILED

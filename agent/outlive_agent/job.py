@@ -31,6 +31,8 @@ class Job:
     keep: Keep
     stop_grace_seconds: float
     restarts: int
+    named: bool = True
+    """Whether somebody chose the run's name."""
     rewind: int | None = None
     taken_over: Life | None = None
     patient: bool = False

@@ -128,14 +128,16 @@ class Training:
             self._journal.problem("the training's connection is closed", event.error)
         self.hang_up()
 
-    def refuse(self, error: OutliveError) -> None:
-        """Nobody may train (any more)."""
+    def refuse(self, error: OutliveError) -> bool:
+        """Nobody may train (any more). Whether there was a training that heard it."""
         self.stopping = True
+        heard = bool(self._early) or self.connected is not None
         for came in self._early:
             _refuse(came, error)
         self._early.clear()
         if self.connected is not None:
             self.connected.refuse(str(error), hint=error.hint)
+        return heard
 
     def hang_up(self) -> None:
         """The conversation is over; its memory stays as long as somebody needs it."""

@@ -41,6 +41,7 @@ def exec_main(argv: list[str]) -> int:
         # Who starts a script by hand wants to see it fail; who writes a configuration wants it to go on.
         restarts=config.training.restarts if given else 0,
         config_file=file,
+        named=bool(options.run or os.environ.get("OUTLIVE_RUN") or file),
     )
 
 

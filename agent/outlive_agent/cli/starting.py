@@ -38,8 +38,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signa
 _TRAINING_USER = "train"
 
 
-def guard_command(config: Config, *, rewind: int | None, restarts: int, config_file: str | None) -> Exit:
-    """``outlive exec``: the command is our child."""
+def guard_command(
+    config: Config, *, rewind: int | None, restarts: int, config_file: str | None, named: bool
+) -> Exit:
+    """``outlive exec``: the command is our child. ``named``: somebody chose the run's name."""
     environ = dict(os.environ)
     root = runtime_root(environ)
     socket = socket_in(root / f"exec-{os.getpid()}")
@@ -47,7 +49,7 @@ def guard_command(config: Config, *, rewind: int | None, restarts: int, config_f
     command = config.training.command if config.training is not None else ()
     if shutil.which(command[0]) is None:
         raise ConfigError(f"there is no program {command[0]!r}", hint="check the command after '--'")
-    job = _job(config, command=command, rewind=rewind, restarts=restarts)
+    job = _job(config, command=command, rewind=rewind, restarts=restarts, named=named)
     place = _place(job, config, root=root, directory=directory)
     events: Events = SimpleQueue()
     door = Door(socket, uids={os.getuid()}, post=events.put, journal=place.journal)
@@ -85,7 +87,8 @@ def guard_parent(channel: Channel, *, command: tuple[str, ...], taken_over: Life
     config = configuration.for_exec(Namespace(command=list(command)), environ)
     root = runtime_root(environ)
     directory = prepare(root, name=f"sidecar-{os.getpid()}")
-    job = _job(config, command=command, taken_over=taken_over)
+    named = bool(environ.get("OUTLIVE_RUN") or environ.get("OUTLIVE_CONFIG"))
+    job = _job(config, command=command, taken_over=taken_over, named=named)
     place = _place(job, config, root=root, directory=directory)
     events: Events = SimpleQueue()
     read(channel, events.put)
@@ -120,6 +123,7 @@ def _job(
     command: Sequence[str],
     rewind: int | None = None,
     restarts: int = 0,
+    named: bool = True,
     taken_over: Life | None = None,
     patient: bool = False,
 ) -> Job:
@@ -133,6 +137,7 @@ def _job(
         keep=config.save.keep,
         stop_grace_seconds=training.stop_grace.total_seconds() if training is not None else 30.0,
         restarts=restarts,
+        named=named,
         rewind=rewind,
         taken_over=taken_over,
         patient=patient,

@@ -13,14 +13,21 @@ def run_name_for(command: Sequence[str], directory: Path) -> str:
     return name[:_LONGEST].rstrip("-._") or "run"
 
 
-def _script(command: Sequence[str]) -> str:
-    """What is run, not what runs it: the first Python file, the module after ``-m``, or the program."""
-    for argument in command:
+def script_at(command: Sequence[str]) -> int | None:
+    """Where the first Python file is, or the module after ``-m``; None if a program of its own is run."""
+    for at, argument in enumerate(command):
         if argument.endswith(".py"):
-            return PurePosixPath(argument).stem
-    if "-m" in command[1:-1]:
-        return command[command.index("-m", 1) + 1].rpartition(".")[2]
-    return PurePosixPath(command[0]).stem if command else ""
+            return at
+    return command.index("-m", 1) + 1 if "-m" in command[1:-1] else None
+
+
+def _script(command: Sequence[str]) -> str:
+    """What is run, not what runs it."""
+    at = script_at(command)
+    if at is None:
+        return PurePosixPath(command[0]).stem if command else ""
+    script = command[at]
+    return PurePosixPath(script).stem if script.endswith(".py") else script.rpartition(".")[2]
 
 
 def _clean(text: str) -> str:

@@ -213,3 +213,24 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
     except OSError:
         return False
+
+
+def test_the_name_of_another_script(machine: Machine) -> None:
+    """A run that nobody named is refused where another directory began it, before it is claimed."""
+    environ = {"OUTLIVE_STORE": str(machine.store)}
+    commands = []
+    for name in ("a", "b"):
+        (machine.directory / name).mkdir()
+        script = machine.directory / name / "train.py"
+        script.write_text(f"import runpy\nrunpy.run_path({TRAINER[1]!r}, run_name='__main__')\n")
+        agent = [TRAINER[0], "-m", "outlive_agent", "exec", "--", TRAINER[0], str(script), "--steps", "5"]
+        commands.append(agent)
+    first = machine.start(commands[0], environ=environ)
+    assert first.exit_code() == Exit.FINISHED, first.text
+    second = machine.start(commands[1], environ=environ)
+    assert second.exit_code() == Exit.CONFIG, second.text
+    assert len([line for line in second.lines if "error: run " in line]) == 1
+    (lives,) = machine.store.glob("*/lives")
+    assert len(list(lives.glob("*.json"))) == 2  # the claim, and what it resumed from
+    named = machine.start(commands[1], environ={**environ, "OUTLIVE_RUN": lives.parent.name})
+    assert named.exit_code() == Exit.FINISHED, named.text
