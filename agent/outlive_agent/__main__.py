@@ -48,16 +48,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Error: there is no verb {arguments[0]!r}\nTry:   outlive --help", file=sys.stderr)
         return Exit.USAGE
     module, _, function = verb.entry.partition(":")
-    run = cast("Callable[[list[str]], int]", getattr(importlib.import_module(module), function))
     try:
+        run = cast("Callable[[list[str]], int]", getattr(importlib.import_module(module), function))
         return run(arguments[1:])
     except OutliveError as error:
         return report(error)
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:  # `outlive ls | head`
         sys.stderr.close()
         return Exit.FAILED
+    except (MemoryError, OSError, RuntimeError) as error:
+        from outlive_agent.shortage import shortage  # late: nobody needs it as a rule
+
+        short = shortage(error)
+        if short is None:
+            raise
+        return report(short)
+    except KeyboardInterrupt:
+        return 130
 
 
 def report(error: OutliveError) -> int:

@@ -19,6 +19,7 @@ from outlive_agent.job import Job, Place
 from outlive_agent.journal import step_text
 from outlive_agent.origin import check_origin
 from outlive_agent.probing import learn
+from outlive_agent.shortage import shortage
 
 _T = TypeVar("_T")
 
@@ -58,6 +59,11 @@ class Beginning:
                 return  # the life ends before it began; nobody waits for its state
             except OutliveError as error:
                 self._post(BeginFailed(error=error))
+            except (MemoryError, OSError, RuntimeError) as error:  # the arena, or a thread, is not to be had
+                short = shortage(error)
+                if short is None:
+                    raise
+                self._post(BeginFailed(error=short))
 
         threading.Thread(target=run, name="beginning", daemon=True).start()
 

@@ -11,6 +11,7 @@ from outlive.staging.channel import Channel
 from outlive.staging.messages import Refused
 from outlive.store.lives import Life
 from outlive_agent.exits import Exit
+from outlive_agent.shortage import shortage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,10 +29,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return guard_parent(channel, command=tuple(options.command), taken_over=_taken_over(dict(os.environ)))
     except OutliveError as error:
-        with suppress(EOFError, TimeoutError):
-            channel.send(Refused(message=str(error), hint=error.hint), timeout=5.0)
-        channel.close()
+        _refuse(channel, error)
         return Exit.CONFIG if isinstance(error, ConfigError) else Exit.FAILED
+    except (MemoryError, OSError, RuntimeError) as error:
+        short = shortage(error)
+        if short is None:
+            raise
+        _refuse(channel, short)
+        return Exit.FAILED
+
+
+def _refuse(channel: Channel, error: OutliveError) -> None:
+    with suppress(EOFError, TimeoutError):
+        channel.send(Refused(message=str(error), hint=error.hint), timeout=5.0)
+    channel.close()
 
 
 def _taken_over(environ: dict[str, str]) -> Life | None:

@@ -7,6 +7,7 @@ from outlive.errors import Cancelled, OutliveError, Superseded
 from outlive.store.commit import Committer, Snapshot
 from outlive_agent.events import Event, Post, SupersededSeen, Uploaded, UploadFailed
 from outlive_agent.held import Held
+from outlive_agent.shortage import shortage
 
 
 class Uploader:
@@ -88,6 +89,11 @@ class Uploader:
             return SupersededSeen(error=error)
         except OutliveError as error:
             return UploadFailed(held=held, error=error)
+        except (MemoryError, OSError, RuntimeError) as error:  # saving never kills training
+            short = shortage(error)
+            if short is None:
+                raise
+            return UploadFailed(held=held, error=short)
         return Uploaded(held=held, committed=committed)
 
     def _advance(self, done: int, total: int, _: int) -> None:

@@ -49,3 +49,21 @@ def test_a_tally_counts_from_many_threads() -> None:
     each(range(500), lambda item: tally.add(2, sent=1), workers=8)
     assert (tally.done, tally.sent) == (1000, 500)
     assert seen == [(2 * n, 1000, n) for n in range(1, 501)]
+
+
+def test_one_thread_does_the_work_where_no_more_are_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine at its limit is slow, and not in error."""
+    begun, start = [0], threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        begun[0] += 1
+        if begun[0] > 1:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[int] = []
+    each(range(20), done.append, workers=4)
+    assert sorted(done) == list(range(20))
+    with pytest.raises(RuntimeError, match="new thread"):
+        each(range(20), done.append, workers=4)

@@ -1,5 +1,6 @@
 """Places that can't be used, or that go away: one line and what to do, and never a lost save."""
 
+import resource
 import shutil
 import signal
 
@@ -55,3 +56,18 @@ def test_a_runtime_directory_that_is_removed_does_not_cost_the_last_save(machine
     (saved,) = machine.checkpoints()
     assert machine.events(1)[-1]["saved_step"] == saved[1] > 0
     assert machine.events(1)[-1]["steps_lost"] == 0
+
+
+def test_a_limit_that_a_restore_does_not_fit_into(machine: Machine) -> None:
+    """Memory that the machine won't give is one line with the limit's name; the checkpoint stays as it is."""
+    assert machine.exec("--steps", "5", "--bytes", "1048576").exit_code() == Exit.FINISHED
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512 * 1024, resource.RLIM_INFINITY))
+
+    run = machine.exec("--steps", "10", before=small_files)
+    assert run.exit_code() == Exit.FAILED, run.text
+    errors = [line for line in run.lines if line.startswith("outlive: error: ")]
+    assert ["LimitFSIZE" in line for line in errors] == [True]
+    assert "has a fault" not in run.text
+    assert machine.exec("--steps", "10", "--bytes", "1048576").exit_code() == Exit.FINISHED

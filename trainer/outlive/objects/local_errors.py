@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outlive.errors import AlreadyExists, Denied, NoBucket, StoreError, StoreFull, Unavailable
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ENOENT}
 _PASSING |= {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EHOSTDOWN, errno.EREMOTEIO, errno.ENOTCONN}
@@ -22,6 +22,8 @@ def translated(error: OSError, location: str, key: str) -> StoreError:
         return AlreadyExists(f"{location}: {key} exists already")
     if error.errno in _FULL:
         return StoreFull(what, hint="free some space there, or choose another store")
+    if error.errno == errno.EFBIG:
+        return StoreFull(what, hint="raise the limit on a file's size: ulimit -f unlimited")
     if error.errno in _DENIED:
         return Denied(what, hint=f"check the owner and the permissions of {location}")
     if error.errno in _PASSING:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from outlive.errors import Cancelled
@@ -50,12 +50,25 @@ def each(
     flying = max(1, min(workers, len(items)))
     with ThreadPoolExecutor(max_workers=flying, thread_name_prefix="outlive-flight") as pool:
         try:
-            for future in [pool.submit(fly) for _ in range(flying)]:
+            for future in _started(pool, fly, flying):
                 future.result()
         finally:
             stop.set()  # also when the wait itself was interrupted: leaving the pool waits for the workers
     if errors:
         raise errors[0]
+
+
+def _started(pool: ThreadPoolExecutor, fly: Callable[[], None], most: int) -> list[Future[None]]:
+    """As many as the machine gives us threads for: one alone does all the work, too."""
+    flights: list[Future[None]] = []
+    for _ in range(most):
+        try:
+            flights.append(pool.submit(fly))
+        except RuntimeError:
+            if not flights:
+                raise
+            break
+    return flights
 
 
 def _check(cancelled: Cancel | None) -> None:
