@@ -15,7 +15,6 @@ from outlive.staging.channel import MAX_PATH_BYTES
 from outlive_agent import status
 
 SOCKET_NAME = "agent.sock"
-STALE_SECONDS = 24 * 3600.0
 DRAIN_WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _ELSEWHERE = "set XDG_RUNTIME_DIR to a private directory with a short path, or unset it"
@@ -121,7 +120,7 @@ class DrainLock:
                 continue
             with suppress(OSError):  # its agent has ended meanwhile, and removed it
                 told_at = path.stat().st_mtime
-                if not _lived_at(left.pid, told_at) and _lived_at(left.trainer_pid, told_at):
+                if not status.lived_at(left.pid, told_at) and status.lived_at(left.trainer_pid, told_at):
                     return True
         return False
 
@@ -139,17 +138,6 @@ class DrainLock:
         return True
 
 
-def _lived_at(pid: int, moment: float) -> bool:
-    """Whether this process lives and did so at that time: a number may have passed on to a stranger since."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    state, ticks = fields[0], int(fields[19])
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return state not in "ZX" and time.time() - age <= moment + 1.0
-
-
 def _remove_stale(root: Path) -> None:
     """Directories of agents that were killed, once their last words are a day old."""
     for path in root.iterdir():
@@ -157,5 +145,5 @@ def _remove_stale(root: Path) -> None:
         if not pid.isdecimal() or Path(f"/proc/{pid}").exists():
             continue
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+            if time.time() - path.stat().st_mtime > status.STALE_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)

@@ -7,7 +7,9 @@ words, and ``outlive status`` says how old they are.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,6 +19,7 @@ FORMAT, VERSION = "outlive/status", 1
 FILE_NAME = "status.json"
 DAEMON_DIRECTORY = Path("/run/outlive")
 AT_MOST = 1 << 16
+STALE_SECONDS = 24 * 3600.0
 PHASES = ("starting", "restoring", "training", "saving", "draining", "ended")
 
 
@@ -73,10 +76,38 @@ def write(directory: Path, status: Status) -> None:
     draft.replace(directory / FILE_NAME)
 
 
-def find(environ: Mapping[str, str]) -> list[Status]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A status file that was found, and whether its agent and its training still live."""
+
+    status: Status
+    path: Path
+    alive: bool
+    trains: bool
+
+
+def find(environ: Mapping[str, str]) -> list[Seen]:
     """Every agent that this user can see, the daemon first. What can't be understood is passed over."""
-    found = (read(path) for root in (DAEMON_DIRECTORY, runtime_root(environ)) for path in _files(root))
-    return [status for status in found if status is not None]
+    found = (_seen(path) for root in (DAEMON_DIRECTORY, runtime_root(environ)) for path in _files(root))
+    return [seen for seen in found if seen is not None]
+
+
+def sweep(found: Sequence[Seen], environ: Mapping[str, str]) -> list[Seen]:
+    """Remove what agents have left that nobody needs to hear of any more; the others.
+
+    Told for a day is one that went without a word, unless another agent has followed it since.
+    """
+    left = []
+    newest: dict[tuple[str, str], Seen] = {}
+    for seen in sorted(found, key=lambda seen: (seen.alive, seen.status.written_at)):
+        newest[seen.status.run, seen.status.store] = seen
+    for seen in found:
+        last = newest[seen.status.run, seen.status.store] is seen and seen.status.phase != "ended"
+        if seen.alive or seen.trains or (last and not _older(seen.path, STALE_SECONDS)):
+            left.append(seen)
+        elif seen.path.parent.parent == runtime_root(environ):
+            shutil.rmtree(seen.path.parent, ignore_errors=True)
+    return left
 
 
 def read(path: Path) -> Status | None:
@@ -98,15 +129,50 @@ def read(path: Path) -> Status | None:
     return Status(**known) if sound and 0 < known["pid"] < 1 << 31 else None
 
 
-def alive(status: Status) -> bool:
-    """Whether the process that wrote it still exists."""
+def lived_at(pid: int, moment: float) -> bool:
+    """Whether this process lives and did so at that time: a number may have passed on to a stranger since."""
     try:
-        os.kill(status.pid, 0)
-    except ProcessLookupError:
-        return False
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return _hidden(pid)
+    state, ticks = fields[0], int(fields[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return state not in "ZX" and time.time() - age <= moment + 1.0
+
+
+def _hidden(pid: int) -> bool:
+    """Whether it lives, but as another user's whose processes are not shown to us."""
+    try:
+        os.kill(pid, 0)
     except PermissionError:
         return True
-    return True
+    except OSError:
+        return False
+    return False
+
+
+def _seen(path: Path) -> Seen | None:
+    status = read(path)
+    if status is None:
+        return None
+    try:
+        told_at = path.stat().st_mtime
+    except OSError:  # its agent has ended meanwhile, and removed it
+        return None
+    trainer = status.trainer_pid
+    return Seen(
+        status=status,
+        path=path,
+        alive=lived_at(status.pid, told_at),
+        trains=trainer is not None and lived_at(trainer, told_at),
+    )
+
+
+def _older(path: Path, seconds: float) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > seconds
+    except OSError:
+        return True
 
 
 def _files(root: Path) -> Iterator[Path]:

@@ -31,7 +31,8 @@ def status_main(argv: Sequence[str]) -> int:
     parser.add_argument("run", nargs="?", type=run_name, metavar="RUN", help="only this run's")
     add_json(parser)
     args = parser.parse_args(argv)
-    found = [one for one in status.find(os.environ) if args.run in {None, one.run}]
+    left = status.sweep(status.find(os.environ), os.environ)
+    found = [seen for seen in left if args.run in {None, seen.status.run}]
     if args.json:
         emit_json({"agents": [status_json(one) for one in found]})
     else:

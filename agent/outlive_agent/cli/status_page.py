@@ -5,41 +5,54 @@ from dataclasses import asdict
 from datetime import datetime
 
 from outlive_agent.cli.output import Printer
-from outlive_agent.status import Status, alive
+from outlive_agent.status import Seen, Status
 from outlive_agent.units import bytes_text, duration_text
 
 _SILENT_SECONDS = 30
+_MOST_GONE = 5
 
 
-def print_status(printer: Printer, agents: Sequence[Status], *, run: str | None) -> None:
+def print_status(printer: Printer, agents: Sequence[Seen], *, run: str | None) -> None:
     """Those that live; those that went without a word; or that there is none."""
-    living = [agent for agent in agents if alive(agent)]
-    gone = _without_successor(agents, living)
+    living = [seen.status for seen in agents if seen.alive]
+    gone = sorted(
+        (seen for seen in agents if not seen.alive), key=lambda seen: seen.status.written_at, reverse=True
+    )
     for number, agent in enumerate(living):
         if number:
             printer.say()
         _print_one(printer, agent)
-    for agent in gone:
-        last = _when(printer, agent.written_at)
-        step = "" if agent.step is None else f" at step {agent.step:,}"
-        printer.say(f"{_title(agent)} is gone without a word{step}; last seen {last}", style="yellow")
+    if living and gone:
+        printer.say()
+    for seen in gone[:_MOST_GONE]:
+        _print_gone(printer, seen)
+    if len(gone) > _MOST_GONE:
+        printer.say(f"and {len(gone) - _MOST_GONE:,} more, all seen before these")
     if not living and not gone:
         what = "No agent is running here" if run is None else f"No agent of {run} is running here"
         printer.say(f"{what}. Begin with: outlive exec -- python train.py")
 
 
-def _without_successor(agents: Sequence[Status], living: Sequence[Status]) -> list[Status]:
-    """The last agent of each run that went without a word and that no other has followed."""
-    newest: dict[tuple[str, str], Status] = {}
-    for agent in sorted(agents, key=lambda agent: agent.written_at):
-        newest[agent.run, agent.store] = agent
-    followed = {(agent.run, agent.store) for agent in living}
-    return [last for run, last in newest.items() if run not in followed and last.phase != "ended"]
-
-
-def status_json(agent: Status) -> dict[str, object]:
+def status_json(seen: Seen) -> dict[str, object]:
     """The same for programs: the status file's own members, and whether the process exists."""
-    return {**asdict(agent), "alive": alive(agent)}
+    return {**asdict(seen.status), "alive": seen.alive}
+
+
+def _print_gone(printer: Printer, seen: Seen) -> None:
+    agent = seen.status
+    printer.say(f"{_title(agent)} is gone without a word: its agent was killed", style="yellow")
+    facts = [("last seen", _when(printer, agent.written_at))]
+    step = "" if agent.step is None else f"step {agent.step:,}, "
+    saved = (
+        "nothing was saved in this life"
+        if agent.saved_step is None
+        else f"step {agent.saved_step:,} is saved"
+    )
+    facts.append(("reached", f"{step}{saved} is saved"))
+    if seen.trains:
+        facts.append(("training", f"pid {agent.trainer_pid} still runs: it saves and stops at its next step"))
+    facts += [("store", agent.store), ("go on", "start it again, in the same way")]
+    printer.facts(facts)
 
 
 def _print_one(printer: Printer, agent: Status) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -100,16 +101,41 @@ def test_status_tells_of_trouble(cli: Cli, place: Path) -> None:
 
 
 def test_an_agent_that_was_killed_is_not_said_to_run(cli: Cli, place: Path) -> None:
-    """A status file outlives its agent; then the answer is when and where it was last seen."""
-    write(place / "runtime" / "outlive" / "a", pid=dead_pid())
-    write(place / "runtime" / "outlive" / "b", pid=dead_pid(), run="done", phase="ended")
-    write(place / "runtime" / "outlive" / "c", pid=dead_pid(), written_at="2026-11-30T00:00:00.000Z", step=1)
+    """A status file outlives its agent; then the answer is when it was last seen, and what is safe."""
+    root = place / "runtime" / "outlive"
+    write(root / "a", pid=dead_pid(), trainer_pid=None)
     lines = cli("status").out.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("gpt, life 3, is gone without a word at step 1,204; last seen ")
-    assert [agent["alive"] for agent in cli("status", "--json").json["agents"]] == [False] * 3
-    write(place / "runtime" / "outlive" / "d")
+    assert lines[0] == "gpt, life 3, is gone without a word: its agent was killed"
+    assert lines[1].startswith("  last seen  20")
+    assert lines[2] == "  reached    step 1,204, step 1,200 is saved"
+    assert [agent["alive"] for agent in cli("status", "--json").json["agents"]] == [False]
+    write(root / "b", trainer_pid=None)
     assert "gone" not in cli("status").out
+    assert not (root / "a").exists()
+
+
+def test_what_nobody_needs_is_swept_away(cli: Cli, place: Path) -> None:
+    """Of dead agents the last word of each run is told for a day, as long as nobody goes on with it."""
+    root = place / "runtime" / "outlive"
+    dead = dead_pid()
+    write(root / "ended", pid=dead, run="done", phase="ended", trainer_pid=None)
+    write(root / "older", pid=dead, written_at="2026-11-30T00:00:00.000Z", trainer_pid=None)
+    write(root / "old", pid=dead, run="old", trainer_pid=None)
+    os.utime(root / "old" / "status.json", (1, 1))
+    write(root / "trains", pid=dead, run="trains", trainer_pid=os.getpid())
+    write(root / "newest", pid=dead, trainer_pid=None)
+    out = cli("status").out
+    assert sorted(path.name for path in root.iterdir()) == ["newest", "trains"]
+    assert f"pid {os.getpid()} still runs" in out
+    assert out.count("gone without a word") == 2
+
+
+def test_a_number_that_passed_to_a_stranger(cli: Cli, place: Path) -> None:
+    """A process that began after an agent's last word is not that agent."""
+    write(place / "runtime" / "outlive" / "a", trainer_pid=None)
+    moment = time.time() - 3600
+    os.utime(place / "runtime" / "outlive" / "a" / "status.json", (moment, moment))
+    assert cli("status", "--json").json["agents"][0]["alive"] is False
 
 
 def test_status_of_one_run(cli: Cli, place: Path) -> None:
