@@ -43,11 +43,7 @@ def _print_gone(printer: Printer, seen: Seen) -> None:
     printer.say(f"{_title(agent)} is gone without a word: its agent was killed", style="yellow")
     facts = [("last seen", _when(printer, agent.written_at))]
     step = "" if agent.step is None else f"step {agent.step:,}, "
-    saved = (
-        "nothing was saved in this life"
-        if agent.saved_step is None
-        else f"step {agent.saved_step:,} is saved"
-    )
+    saved = "nothing" if agent.saved_step is None else f"step {agent.saved_step:,}"
     facts.append(("reached", f"{step}{saved} is saved"))
     if seen.trains:
         facts.append(("training", f"pid {agent.trainer_pid} still runs: it saves and stops at its next step"))
