@@ -29,6 +29,7 @@ VERBS: dict[str, Verb] = {
     "export": Verb(f"{_CLI}.export:export_main", "a checkpoint's model as a safetensors file"),
     "status": Verb(f"{_CLI}.local:status_main", "what the agents on this machine are doing"),
     "reclaim": Verb(f"{_CLI}.local:reclaim_main", "tell a run, from anywhere, that its machine goes away"),
+    "rehearse": Verb(f"{_CLI}.rehearse:rehearse_main", "prove on your own command that a resume is exact"),
     "emulate": Verb(f"{_CLI}.emulate:emulate_main", "a metadata server to rehearse a reclaim with"),
     "user-data": Verb(f"{_CLI}.user_data:user_data_main", "the cloud-init text for a new machine"),
 }

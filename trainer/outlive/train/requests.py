@@ -36,7 +36,7 @@ class Requests:
         words = link.page.words
         every = words[W_EVERY_STEPS] if self._every is None else self._every
         if every and step is not None and step % every == 0:
-            self._ask(Want(reason="interval"))
+            self.ask(Want(reason="interval"))
         return (
             self._want is not None
             or words[W_SERIAL] != self._serial
@@ -80,20 +80,26 @@ class Requests:
         page = self._saving.link.page
         if self.by_hand:
             self.by_hand = False
-            self._ask(Want(reason="hand"))
+            self.ask(Want(reason="hand"))
         if page.words[W_SERIAL] != self._serial:
             request = page.request
             if request is not None:
                 self._serial = request.serial
-                self._ask(Want(reason=request.reason, stop=request.stop, serial=request.serial))
+                self.ask(Want(reason=request.reason, stop=request.stop, serial=request.serial))
         if self._signals.received and not self._signal_seen:
             self._signal_seen = True
-            self._ask(Want(reason="signal", stop=True))
+            self.ask(Want(reason="signal", stop=True))
         if self._signals.save:
             self._signals.save = False
-            self._ask(Want(reason="signal"))
+            self.ask(Want(reason="signal"))
 
-    def _ask(self, want: Want) -> None:
+    @property
+    def heard(self) -> int:
+        """Serial of the newest request of the agent that this loop knows of."""
+        return self._serial
+
+    def ask(self, want: Want) -> None:
+        """Do this at the next boundary at which it can be done."""
         self._want = want if self._want is None else self._want.joined(want)
 
     def _stay_attached(self) -> None:
@@ -110,7 +116,7 @@ class Requests:
             say("the agent is gone: saving once more with another one, then stopping")
         if self._saving.succeed(at_once=stopping or parent_died):
             self._serial = 0
-            self._ask(Want(reason="signal", stop=True) if parent_died else Want(reason="interval"))
+            self.ask(Want(reason="signal", stop=True) if parent_died else Want(reason="interval"))
         elif self._saving.link.refused is not None:
             self._stay_attached()
         elif stopping or parent_died:

@@ -1,13 +1,17 @@
 """What a training script touches: ``attach`` and the ``Run`` it gives."""
 
+import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
 
 from outlive.errors import ConfigError, OutliveError, StateError
 from outlive.staging.messages import Outcome
+from outlive.staging.rehearsal import VARIABLE as REHEARSAL
+from outlive.staging.rehearsal import Orders
 from outlive.store.layout import CheckpointId
 from outlive.train import environment, rng, settings
 from outlive.train.boundary import Accumulation, Pace, Stand
@@ -24,6 +28,9 @@ from outlive.train.stop import EXIT_CONFIG, EXIT_RESUME, Signals
 from outlive.train.tracked import Tracked, is_tracked
 from outlive.train.trees import refilled
 from outlive.train.values import Encoder
+
+if TYPE_CHECKING:
+    from outlive.train.rehearsal import Witness
 
 T = TypeVar("T")
 
@@ -51,11 +58,13 @@ def attach(
     except BaseException:
         signals.remove()
         raise
-    attached = Run(link, signals, every=wishes.every_steps, first=given)
+    every_steps = None if os.environ.get(REHEARSAL) else wishes.every_steps  # a rehearsal has its own
+    attached = Run(link, signals, every=every_steps, first=given)
     try:
         for line in wishes.overruled(link.welcome):
             say(line)
         attached._begin(objects, given)
+        attached._witness = attached._rehearsed(os.environ)
     except BaseException as why:
         if isinstance(why, OutliveError) and why.hint:
             say(f"Try: {why.hint}")  # a traceback shows the message only
@@ -88,6 +97,7 @@ class Run:
         self._loops = Loops(on_continue=self._go_on, on_boundary=self._between_epochs, say=say)
         self._saving = Saving(link, capture=self._capture, first=None if first is None else first.arena)
         self._requests = Requests(self._saving, signals, every=every)
+        self._witness: Witness | None = None
 
     @property
     def steps(self) -> int:
@@ -102,7 +112,8 @@ class Run:
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The batches of `loader`, going on after the last one that a saved step had used."""
         self._tell_replaced()
-        return self._loops.batches(loader)
+        batches = self._loops.batches(loader)
+        return batches if self._witness is None else self._witness.batches(batches)
 
     def step(self, **metrics: Any) -> None:
         """The boundary, as the last line of the loop's body: here, and only here, the state is whole.
@@ -116,6 +127,8 @@ class Run:
         page.boundary(self._steps, now_ns=now, epoch=self._loops.epoch, step_ns=self._pace.step_ns)
         if not self._moving:
             self._first_boundary()
+        if self._witness is not None:
+            self._witness.boundary(self._stand(), sys._getframe(1))
         if self._requests.due(self._steps):
             self._save(between=False)
         self._accumulation.passed()
@@ -157,6 +170,22 @@ class Run:
             outcome = self._ending().leave(error)
         finally:
             self._close(outcome, "" if error is None else type(error).__name__)
+
+    def _rehearsed(self, environ: Mapping[str, str]) -> "Witness | None":
+        """Who keeps the diary of this life, if it is one of a rehearsal."""
+        text = environ.get(REHEARSAL)
+        if not text:
+            return None
+        from outlive.train.rehearsal import Witness  # late: nobody else needs it
+
+        return Witness(
+            Orders.decode(text),
+            capture=self._capture,
+            tracked=self._tracked,
+            saving=self._saving,
+            requests=self._requests,
+            signals=self._signals,
+        )
 
     def _ending(self) -> Ending:
         return Ending(
@@ -267,6 +296,8 @@ class Run:
 
     def _close(self, outcome: Outcome, message: str) -> None:
         self._signals.remove()
+        if self._witness is not None:
+            self._witness.close()
         self._accumulation.close()
         self._loops.close()
         self._saving.end(outcome, step=self._steps, message=message)
