@@ -55,6 +55,8 @@ class Around:
         return found
 
     def _variable(self, name: str, value: Any, found: dict[str, str]) -> None:
+        if type(value).__module__.startswith("outlive."):
+            return  # the run itself
         if name.startswith("self in ") and hasattr(value, "__dict__"):
             for key, inner in list(vars(value).items())[:_NAMES]:
                 self._variable(f"self.{key}", inner, found)

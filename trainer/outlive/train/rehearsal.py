@@ -62,10 +62,14 @@ class Witness:
 
     def batches(self, batches: Iterator[Any]) -> "Watched":
         """The same batches, seen on their way."""
-        return Watched(batches, self)
+        return Watched(batches, self, data=True)
+
+    def epochs(self, epochs: Iterator[int]) -> "Watched":
+        """The same epochs: where the first one begins, the loop (re)starts."""
+        return Watched(epochs, self, data=False)
 
     def fetching(self, frame: FrameType | None) -> None:
-        """A batch is about to be fetched; before the first one the loop (re)starts."""
+        """A batch or an epoch is about to begin; before the first one the loop (re)starts."""
         if not self._begun:
             self._begun = True
             self._write(Entry(step=-1, around=Around(self._known()).of(frame)))
@@ -145,23 +149,25 @@ class Witness:
 
 
 class Watched(Iterator[Any]):
-    """Batches that a witness sees."""
+    """Batches, or epochs, that a witness sees."""
 
-    def __init__(self, batches: Any, witness: Witness) -> None:
-        self._batches = batches
+    def __init__(self, items: Any, witness: Witness, *, data: bool) -> None:
+        self._items = items
         self._witness = witness
+        self._data = data
 
     def __next__(self) -> Any:
         self._witness.fetching(sys._getframe(1))
-        batch = next(self._batches)
-        self._witness.fetched(batch)
-        return batch
+        item = next(self._items)
+        if self._data:
+            self._witness.fetched(item)
+        return item
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._items)
 
     def close(self) -> None:
-        self._batches.close()
+        self._items.close()
 
 
 def _due(step: int, passed: float, at: int, after_seconds: float) -> bool:

@@ -107,7 +107,8 @@ class Run:
     def epochs(self, count: int) -> Iterator[int]:
         """``range(count)``, going on where the run stopped."""
         self._tell_replaced()
-        return self._loops.epochs(count)
+        epochs = self._loops.epochs(count)
+        return epochs if self._witness is None else self._witness.epochs(epochs)
 
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The batches of `loader`, going on after the last one that a saved step had used."""
