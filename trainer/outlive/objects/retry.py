@@ -189,7 +189,7 @@ class _Attempts:
         if spent + delay >= self._backoff.deadline_seconds or not self._wait(self._failures, delay, error):
             if self._failures == 1:
                 raise error
-            raise Unavailable(
+            raise type(error)(
                 f"{error} (tried {self._failures} times in {spent:.0f} s)", hint=error.hint
             ) from error
 
