@@ -25,6 +25,7 @@ class Pruning:
         self._thread: threading.Thread | None = None
         self._next = 0.0
         self._warned = False
+        self._said: set[str] = set()
 
     def after_commit(self, owner: Committer) -> None:
         """A commit was acknowledged. Called by one thread."""
@@ -46,6 +47,10 @@ class Pruning:
             self._warned = True
             return
         self._warned = False
+        for note in plan.notes:
+            if note not in self._said:
+                self._journal.warning(f"old checkpoints: {note}")
+        self._said |= set(plan.notes)
         if plan.checkpoints or plan.chunks:
             freed = f"{len(plan.chunks):,} chunks of {bytes_text(plan.chunk_bytes)}"
             self._journal.info(f"pruned {len(plan.checkpoints):,} old checkpoints, {freed}")

@@ -165,13 +165,17 @@ def _print_plan(printer: Printer, plan: "Plan", *, done: bool, again: str) -> No
         printer.say(f"  step {checkpoint.step:,} of life {checkpoint.life}")
     if plan.chunks:
         printer.say(f"{count_text(len(plan.chunks), 'chunk')} {verb}, {bytes_text(plan.chunk_bytes)}")
+    if plan.leftovers:
+        printer.say(
+            f"{count_text(len(plan.leftovers), 'old event or request', 'old events and requests')} {verb}"
+        )
     if plan.later_bytes:
         printer.say(
             f"{bytes_text(plan.later_bytes)} more can go a day after their checkpoints: prune again then"
         )
     for note in plan.notes:
         printer.say(f"Note: {note}", style="yellow")
-    if not done and (plan.checkpoints or plan.chunks):
+    if not done and (plan.checkpoints or plan.chunks or plan.leftovers):
         printer.say(f"Nothing was touched. To remove it: {again}")
 
 
@@ -182,6 +186,7 @@ def _plan_json(plan: "Plan") -> dict[str, object]:
         "kept": [{"life": stays.life, "step": stays.step} for stays in plan.kept],
         "chunks": list(plan.chunks),
         "chunk_bytes": plan.chunk_bytes,
+        "leftovers": list(plan.leftovers),
         "later_bytes": plan.later_bytes,
         "notes": list(plan.notes),
     }

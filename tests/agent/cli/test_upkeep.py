@@ -106,3 +106,13 @@ def test_a_long_transfer_is_told_quietly_without_a_terminal(
         tell(3_000_000, 4_000_000)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "verifying: 2.0 MB of 4.0 MB (50 %)\n")
+
+
+def test_prune_says_that_no_checkpoint_has_the_metric(cli: Cli, gpt: ObjectStore) -> None:
+    """Who asks for the best by a name that nobody wrote hears so, and which names there are."""
+    said = cli("prune", "gpt", "--best", "nosuch")
+    assert (
+        "Note: no checkpoint has a finite metric 'nosuch', so none stays as the best: they have loss"
+        in said.out
+    )
+    assert "finite metric" not in cli("prune", "gpt", "--best=-loss").out

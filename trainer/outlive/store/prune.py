@@ -11,8 +11,9 @@ from outlive.store import layout
 from outlive.store.bounds import Bounds, bounds_by_hand, owners_bounds
 from outlive.store.commit import Committer
 from outlive.store.layout import CheckpointId
+from outlive.store.leftovers import old_events, old_requests
 from outlive.store.lives import check_newest, newest_life
-from outlive.store.retention import Keep, Saved, retained
+from outlive.store.retention import Keep, Saved, retained, without_metric
 from outlive.store.survey import Survey, keys, lacks, survey
 
 GRACE: Final = timedelta(hours=24)
@@ -32,6 +33,8 @@ class Plan:
     chunks: tuple[str, ...] = ()
     """The keys of the chunks that go."""
     chunk_bytes: int = 0
+    leftovers: tuple[str, ...] = ()
+    """The keys of events and requests that go."""
     later_bytes: int = 0
     """Held by chunks that nothing will name any more, and that are spared for now."""
     notes: tuple[str, ...] = ()
@@ -58,13 +61,13 @@ def plan_prune(
         notes = (*notes, f"no chunk goes: {bounds.spare_chunks}")
     kept = tuple(checkpoint for checkpoint in everything if checkpoint not in going)
     plan = Plan(run=run, life=life, kept=kept, checkpoints=tuple(sorted(going)), notes=notes)
-    return _with_chunks(plan, found, bounds=bounds, grace=grace)
+    return _with_leftovers(store, _with_chunks(plan, found, bounds=bounds, grace=grace), found, grace=grace)
 
 
 def prune(
     store: ObjectStore, run: str, keep: Keep, *, owner: Committer | None = None, grace: timedelta = GRACE
 ) -> Plan:
-    """Remove it: manifests first, then the chunks that no manifest named before that either.
+    """Remove it: manifests first, then the chunks that no manifest named before that either, then the rest.
 
     The lives are listed again before each batch: ``Superseded``, by hand ``StoreError``, if one has come.
     """
@@ -80,6 +83,7 @@ def prune(
 
     _remove(store, [layout.manifest(run, going) for going in plan.checkpoints], first=still_newest)
     _remove(store, plan.chunks, first=still_newest)
+    _remove(store, plan.leftovers, first=still_newest)
     return plan
 
 
@@ -95,7 +99,7 @@ def _going(
     if found.rewound_at is not None and found.now - found.rewound_at <= grace:
         staying |= set(abandoned)
     going = {*whole, *abandoned} - staying
-    notes = []
+    notes = without_metric(_saved(found, whole), keep)
     for checkpoint in sorted(found.manifests.keys() - found.whole):
         old = found.now - found.written[checkpoint] > grace
         if old and checkpoint not in bounds.protected and _is_broken(store, found, checkpoint):
@@ -133,6 +137,14 @@ def _with_chunks(plan: Plan, found: Survey, *, bounds: Bounds, grace: timedelta)
         elif key not in staying:
             later_bytes += info.size
     return replace(plan, chunks=tuple(going), chunk_bytes=going_bytes, later_bytes=later_bytes)
+
+
+def _with_leftovers(store: ObjectStore, plan: Plan, found: Survey, *, grace: timedelta) -> Plan:
+    saved = {checkpoint.life for checkpoint in found.written}
+    before = found.now - grace
+    events = old_events(store, plan.run, life=plan.life, saved=saved, before=before)
+    requests = old_requests(store, plan.run, life=plan.life, now=found.now, grace=grace)
+    return replace(plan, leftovers=(*events, *requests))
 
 
 def _remove(store: ObjectStore, going: Sequence[str], *, first: Callable[[], None]) -> None:

@@ -76,11 +76,17 @@ def read_requests(
         if request is None or request in known:
             continue
         try:
-            found.append(_request(store.get(info.key, at_most=REQUEST_BYTES), request, where=info.key))
+            found.append(read_request(store, run, request))
         except (Damaged, NotFound) as error:
             if on_rubbish is not None:
                 on_rubbish(request, error)
     return found
+
+
+def read_request(store: ObjectStore, run: str, request: str) -> Request:
+    """One request by its id. ``Damaged``, ``NotFound``."""
+    key = layout.inbox(run, request)
+    return _request(store.get(key, at_most=REQUEST_BYTES), request, where=key)
 
 
 def _request(raw: bytes, request: str, *, where: str) -> Request:

@@ -63,6 +63,15 @@ def retained(
     return staying
 
 
+def without_metric(checkpoints: Sequence[Saved], keep: Keep) -> list[str]:
+    """What to tell who asked for the best by a metric that no checkpoint has."""
+    if not keep.best or not checkpoints or _best(checkpoints, keep.best):
+        return []
+    known = sorted({name for saved in checkpoints for name in saved.metrics})
+    have = f"they have {', '.join(known[:5])}" if known else "they have no metrics"
+    return [f"no checkpoint has a finite metric {keep.best.lstrip('-')!r}, so none stays as the best: {have}"]
+
+
 def _milestones(ids: Sequence[CheckpointId], every: int) -> set[CheckpointId]:
     """The first checkpoint of each stretch of ``every`` steps, but not of the one that begins at 0."""
     first: dict[int, CheckpointId] = {}
