@@ -8,7 +8,7 @@ from outlive.store.manifest import Manifest
 from outlive.store.survey import Survey
 from outlive.store.table import TensorEntry, TensorTable
 from outlive_agent.cli.output import Column, Printer, count_text
-from outlive_agent.units import bytes_text, iso_text, time_text
+from outlive_agent.units import bytes_text, iso_text
 
 LIST_COLUMNS = (
     Column(title="STEP", right=True),
@@ -18,18 +18,18 @@ LIST_COLUMNS = (
     Column(title="AGO", right=True, priority=1),
     Column(title="SIZE", right=True),
     Column(title="WHY", priority=2),
-    Column(title="METRICS", priority=4),
+    Column(title="METRICS", priority=4, least=9),
     Column(title="STATE"),
 )
 _TENSOR_COLUMNS = (
-    Column(title="TENSOR"),
+    Column(title="TENSOR", least=24, middle=True),
     Column(title="DTYPE"),
-    Column(title="SHAPE"),
+    Column(title="SHAPE", least=12),
     Column(title="SIZE", right=True),
     Column(title="DEVICE", priority=1),
 )
 _GROUP_COLUMNS = (
-    Column(title="STATE"),
+    Column(title="STATE", least=24, middle=True),
     Column(title="TENSORS", right=True),
     Column(title="NUMBERS", right=True),
     Column(title="SIZE", right=True),
@@ -47,7 +47,7 @@ def list_rows(printer: Printer, found: Survey) -> list[list[str]]:
                 f"{checkpoint.step:,}",
                 str(checkpoint.life),
                 "" if manifest is None or manifest.epoch is None else str(manifest.epoch),
-                time_text(saved),
+                printer.day(saved),
                 printer.age(saved),
                 "" if manifest is None else bytes_text(manifest.total_bytes),
                 "" if manifest is None else manifest.reason,

@@ -11,7 +11,7 @@ _COLUMNS = (
     Column(title="LIFE", right=True),
     Column(title="BEGAN"),
     Column(title="AGO", right=True, priority=2),
-    Column(title="MACHINE", priority=3),
+    Column(title="MACHINE", priority=3, least=12),
     Column(title="FROM", right=True),
     Column(title="TO", right=True),
     Column(title="ENDED"),
@@ -83,7 +83,7 @@ def _row(printer: Printer, life: LifeStory) -> list[str]:
     recovery, lost = life.recovery_seconds, life.steps_lost
     return [
         str(life.number),
-        time_text(began) if began else _UNKNOWN,
+        printer.day(began) if began else _UNKNOWN,
         printer.age(began) if began else "",
         _machine(life),
         _from(life),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from outlive_agent.units import ago_text, time_text
 
@@ -17,18 +17,23 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-_WIDE = 500
+_WIDE = 10_000
 _ASCII = str.maketrans({"…": "...", "→": "->", "·": "-"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``priority`` 0 always stays; the higher, the sooner it goes."""
+    """One column of a table. ``priority`` 0 always stays; the higher, the sooner it goes.
+
+    ``least``: its cells may be shortened to so many characters before any column goes (0: never), in the
+    ``middle`` where their ends tell them apart.
+    """
 
     title: str
     right: bool = False
     priority: int = 0
-    style: str = ""
+    least: int = 0
+    middle: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,11 +57,20 @@ class Printer:
         """One line, or several."""
         self._print(self.plain(text), style=style or None)
 
+    def command(self, text: str) -> None:
+        """A command line to copy: on a line of its own, which nothing breaks."""
+        sys.stdout.write(f"  {self.plain(text)}\n")
+
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-        """A table; columns that don't fit the terminal go, the least important first."""
+        """A table no wider than the terminal: long cells are shortened, then whole columns go."""
         cells = [[self.plain(str(cell)) for cell in row] for row in rows]
-        kept = _fitting(columns, cells, self.console.width)
-        self._print(_rich_table(columns, cells, kept))
+        widths = _fitting(columns, cells, self.console.width)
+        mark = "…" if _unicode() else "..."
+        shortened = [
+            [_shortened(row[i], width, mark=mark, middle=columns[i].middle) for i, width in widths.items()]
+            for row in cells
+        ]
+        self._print(_rich_table([columns[i] for i in widths], shortened))
 
     def facts(self, pairs: Sequence[tuple[str, str]], *, indent: int = 2) -> None:
         """Names and values, one a line, values aligned; a long value goes on below its beginning."""
@@ -79,6 +93,11 @@ class Printer:
     def moment(self, moment: datetime) -> str:
         """``2026-11-30 23:42 UTC, 5 min ago``"""
         return f"{time_text(moment)}, {ago_text(moment, self.now)}"
+
+    def day(self, moment: datetime) -> str:
+        """For a column: on a terminal without the zone, which is the reader's own."""
+        text = time_text(moment)
+        return text.rpartition(" ")[0] if self.console.is_terminal else text
 
     def age(self, moment: datetime) -> str:
         """``5 min``, for a column called AGO."""
@@ -109,30 +128,46 @@ def _unicode() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf8")
 
 
-def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The indexes of the columns that fit: each as wide as its longest cell, two blanks between."""
-    kept = list(range(len(columns)))
-    wide = [max([len(columns[i].title), *(len(row[i]) for row in cells)]) for i in kept]
-    while sum(wide[i] + 2 for i in kept) - 2 > width:
-        least = max(kept, key=lambda i: (columns[i].priority, i))
-        if columns[least].priority == 0:
+def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+    """How wide each column is that fits, by its index; two blanks between. An empty one goes first."""
+    wide = {
+        i: max([len(column.title), *(len(row[i]) for row in cells)])
+        for i, column in enumerate(columns)
+        if width == _WIDE or not column.priority or any(row[i] for row in cells)
+    }
+    least = {
+        i: max(len(column.title), min(wide[i], column.least)) if column.least else wide[i]
+        for i, column in enumerate(columns)
+        if i in wide
+    }
+    while sum(least[i] + 2 for i in wide) - 2 > width:
+        going = max(wide, key=lambda i: (columns[i].priority, i))
+        if columns[going].priority == 0:
             break
-        kept.remove(least)
-    return kept
+        del wide[going]
+    over = sum(size + 2 for size in wide.values()) - 2 - width
+    for i in sorted(wide, key=lambda i: (-columns[i].priority, -wide[i])):
+        less = min(max(0, over), wide[i] - least[i])
+        wide[i] -= less
+        over -= less
+    return wide
 
 
-def _rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]], kept: Sequence[int]) -> "Table":
+def _shortened(text: str, width: int, *, mark: str, middle: bool) -> str:
+    if len(text) <= width:
+        return text
+    room = max(0, width - len(mark))
+    tail = room // 2 if middle else 0
+    return text[: room - tail] + mark + text[len(text) - tail :]
+
+
+def _rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for i in kept:
-        table.add_column(
-            columns[i].title,
-            justify="right" if columns[i].right else "left",
-            style=columns[i].style,
-            overflow="fold" if columns[i].priority == 0 else "ellipsis",
-            no_wrap=columns[i].priority > 0,
-        )
+    for column in columns:
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(column.title, justify=side, no_wrap=True, overflow="crop")
     for row in cells:
-        table.add_row(*(row[i] for i in kept))
+        table.add_row(*row)
     return table

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from outlive.store.runs import RunSummary
 from outlive_agent.cli.output import Column, Printer
 from outlive_agent.story import ENDINGS, outcome_of
-from outlive_agent.units import bytes_text, iso_text, time_text
+from outlive_agent.units import bytes_text, iso_text
 
 _COLUMNS = (
-    Column(title="RUN"),
+    Column(title="RUN", least=16, middle=True),
     Column(title="STEP", right=True),
     Column(title="SAVED"),
     Column(title="AGO", right=True, priority=1),
@@ -16,7 +16,7 @@ _COLUMNS = (
     Column(title="KEPT", right=True, priority=4),
     Column(title="LIVES", right=True, priority=3),
     Column(title="LAST LIFE"),
-    Column(title="MACHINE", priority=5),
+    Column(title="MACHINE", priority=5, least=12),
 )
 
 
@@ -50,7 +50,7 @@ def _row(printer: Printer, summary: RunSummary) -> list[str]:
     return [
         summary.run,
         f"{newest.step:,}" if newest else "",
-        time_text(newest.created_at) if newest else "nothing yet",
+        printer.day(newest.created_at) if newest else "nothing yet",
         printer.age(newest.created_at) if newest else "",
         bytes_text(newest.total_bytes) if newest else "",
         str(summary.checkpoints),

@@ -176,7 +176,8 @@ def _print_plan(printer: Printer, plan: "Plan", *, done: bool, again: str) -> No
     for note in plan.notes:
         printer.say(f"Note: {note}", style="yellow")
     if not done and (plan.checkpoints or plan.chunks or plan.leftovers):
-        printer.say(f"Nothing was touched. To remove it: {again}")
+        printer.say("Nothing was touched. To remove it:")
+        printer.command(again)
 
 
 def _plan_json(plan: "Plan") -> dict[str, object]:

@@ -10,9 +10,10 @@ import termios
 
 import pytest
 
+from fakes.checkpoints import begin, snapshot
 from fakes.commands import Cli
 from outlive.objects.interface import ObjectStore
-from outlive_agent.cli.output import Column, _fitting, printable
+from outlive_agent.cli.output import Column, _fitting, _shortened, printable
 
 VERBS = ["ls", "show", "history", "verify", "prune", "status", "reclaim", "exec"]
 
@@ -70,12 +71,19 @@ def test_a_mistyped_option_is_answered_with_the_nearest(cli: Cli) -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_keep_to_the_terminal(gpt: ObjectStore, width: int) -> None:
-    """No line is longer than the terminal is wide; what matters least goes first."""
-    for arguments in (("ls",), ("ls", "gpt"), ("history", "gpt"), ("show", "gpt")):
+    """No line is longer than the terminal is wide, and no row takes two; long names are cut in the middle."""
+    long = "llama-3-8b-instruct-lora-r64-alpaca-cleaned-seed1337-lr2e-4"
+    life = begin(gpt, long)
+    life.commit(snapshot(1_234_567, b"x" * 64, metrics={"loss": 1 / 3, "accuracy": 0.123, "lr": 3e-4}))
+    for arguments, rows in ((("ls",), 2), (("ls", "gpt"), 4), (("ls", long), 1), (("history", "gpt"), 3)):
         out = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(width, *arguments))
         assert max(len(line) for line in out.splitlines()) <= width
-        assert "…" not in out
-    assert ("METRICS" in on_terminal(width, "ls", "gpt")) == (width == 120)
+        assert out.splitlines().index("") == 1 + rows, out
+    names = on_terminal(width, "ls")
+    assert (
+        re.search(r"\nllama-3-8b-[^ ]*…[^ ]*-lr2e-4 ", re.sub(r"\x1b\[[0-9;]*m", "", names)) or long in names
+    )
+    assert "loss 0" in on_terminal(width, "ls", long)
 
 
 def test_colours_are_for_terminals(gpt: ObjectStore, cli: Cli) -> None:
@@ -110,10 +118,21 @@ def test_a_closed_pipe_is_quiet(gpt: ObjectStore) -> None:
 
 
 def test_the_least_important_columns_go_first() -> None:
-    """Columns go by their priority until the rest fits; those of priority 0 never go."""
+    """Columns go by their priority until the rest fits, empty ones first; those of priority 0 never go."""
     columns = [Column(title="A"), Column(title="BB", priority=2), Column(title="C", priority=1)]
     cells = [["aaaa", "b", "cccc"]]
-    assert _fitting(columns, cells, 14) == [0, 1, 2]
-    assert _fitting(columns, cells, 13) == [0, 2]
-    assert _fitting(columns, cells, 9) == [0]
-    assert _fitting(columns, cells, 1) == [0]
+    assert _fitting(columns, cells, 14) == {0: 4, 1: 2, 2: 4}
+    assert _fitting(columns, cells, 13) == {0: 4, 2: 4}
+    assert _fitting(columns, cells, 9) == {0: 4}
+    assert _fitting(columns, cells, 1) == {0: 4}
+    assert _fitting(columns, [["aaaa", "b", ""]], 99) == {0: 4, 1: 2}
+
+
+def test_cells_are_shortened_before_columns_go() -> None:
+    """What may be shortened gives way first, as far as it may."""
+    columns = [Column(title="A", least=5), Column(title="B", priority=1)]
+    cells = [["a" * 20, "bbbb"]]
+    assert _fitting(columns, cells, 16) == {0: 10, 1: 4}
+    assert _fitting(columns, cells, 10) == {0: 10}
+    assert _shortened("abcdefghij", 7, mark="…", middle=True) == "abc…hij"
+    assert _shortened("abcdefghij", 7, mark="...", middle=False) == "abcd..."
