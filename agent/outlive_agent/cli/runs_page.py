@@ -8,7 +8,7 @@ from outlive_agent.story import ENDINGS, outcome_of
 from outlive_agent.units import bytes_text, iso_text
 
 _COLUMNS = (
-    Column(title="RUN", least=16, middle=True),
+    Column(title="RUN", least=24, middle=True),
     Column(title="STEP", right=True),
     Column(title="SAVED"),
     Column(title="AGO", right=True, priority=1),
