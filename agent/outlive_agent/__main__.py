@@ -30,6 +30,7 @@ VERBS: dict[str, Verb] = {
     "status": Verb(f"{_CLI}.local:status_main", "what the agents on this machine are doing"),
     "reclaim": Verb(f"{_CLI}.local:reclaim_main", "tell a run, from anywhere, that its machine goes away"),
     "rehearse": Verb(f"{_CLI}.rehearse:rehearse_main", "prove on your own command that a resume is exact"),
+    "doctor": Verb(f"{_CLI}.doctor:doctor_main", "whether this machine, bucket and job can keep the promise"),
     "emulate": Verb(f"{_CLI}.emulate:emulate_main", "a metadata server to rehearse a reclaim with"),
     "user-data": Verb(f"{_CLI}.user_data:user_data_main", "the cloud-init text for a new machine"),
 }

@@ -74,16 +74,31 @@ def for_exec(args: Namespace, environ: Mapping[str, str]) -> Config:
     layers = Layers()
     file = getattr(args, "config", None) or environ.get("OUTLIVE_CONFIG")
     problems = _put_file(layers, Path(file)) if file else Problems(layers.origins)
-    for name, path in _ENVIRONMENT.items():
-        layers.put_value(path, _absolute(path, environ.get(name) or None), f"${name}")
-    for name, path in _FLAGS.items():
-        layers.put_value(path, _absolute(path, getattr(args, name, None)), f"--{name.replace('_', '-')}")
+    _put_above(layers, args, environ)
     if args.command:
         layers.put_value(("training", "command"), list(args.command), "the command")
     _put_defaults(layers, environ)
     config = read_config(layers.content, problems)
     problems.raise_any(str(file) if file else "outlive exec")
     return config
+
+
+def for_doctor(args: Namespace, environ: Mapping[str, str]) -> tuple[Config, str]:
+    """The configuration that an agent would have here, and the run's name; empty if none is named.
+
+    As :func:`for_exec`, but the machine's own file counts if it is there, and nothing need be given.
+    """
+    layers = Layers()
+    file = args.config or environ.get("OUTLIVE_CONFIG") or (DEFAULT_PATH if DEFAULT_PATH.is_file() else None)
+    problems = _put_file(layers, Path(file)) if file else Problems(layers.origins)
+    _put_above(layers, args, environ)
+    _put_defaults(layers, environ)
+    named = "run" in layers.content
+    if not named:
+        layers.put_value(("run",), "unnamed", DEFAULT_ORIGIN)
+    config = read_config(layers.content, problems)
+    problems.raise_any(str(file) if file else "outlive doctor")
+    return config, config.run if named else ""
 
 
 def for_reading(store: str | None, config: str | None, environ: Mapping[str, str]) -> StoreSettings:
@@ -169,6 +184,14 @@ def _put_file(layers: Layers, path: Path, *, section: str | None = None) -> Prob
         if section is None or repeated[0] == section:
             problems.add(repeated, "given twice")
     return problems
+
+
+def _put_above(layers: Layers, args: Namespace, environ: Mapping[str, str]) -> None:
+    """The environment over the file, the flags over both."""
+    for name, path in _ENVIRONMENT.items():
+        layers.put_value(path, _absolute(path, environ.get(name) or None), f"${name}")
+    for name, path in _FLAGS.items():
+        layers.put_value(path, _absolute(path, getattr(args, name, None)), f"--{name.replace('_', '-')}")
 
 
 def _put_defaults(layers: Layers, environ: Mapping[str, str]) -> None:

@@ -84,6 +84,21 @@ class Printer:
             table.add_row(name, self.plain(value))
         self._print(Padding(table, (0, 0, 0, indent)))
 
+    def findings(self, rows: Sequence[tuple[str, str, str, str, str]]) -> None:
+        """Level, its style, name, what was seen; and below that what to do, where there is something."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for level, style, name, seen, change in rows:
+            table.add_row(Text(level, style=style), name, self.plain(seen))
+            if change:
+                table.add_row("", "", self.plain(f"Try: {change}"))
+        self._print(table)
+
     def _print(self, what: "RenderableType", *, style: str | None = None) -> None:
         """Without the blanks that rich puts at the ends of lines."""
         with self.console.capture() as captured:

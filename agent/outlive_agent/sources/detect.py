@@ -67,6 +67,11 @@ def detect(
     return Surroundings(provider=None, how="no provider answers")
 
 
+def answers(name: str, *, endpoint: str | None = None, seconds: float = SECONDS) -> bool | None:
+    """Whether this provider's metadata server answers here; None for one that is asked no question."""
+    return bool(_ask([name], endpoint=endpoint, seconds=seconds)) if name in _QUESTIONS else None
+
+
 def by_environment(environ: Mapping[str, str]) -> list[str]:
     """What the job or the container runs in; it may be so on any cloud."""
     marks = {

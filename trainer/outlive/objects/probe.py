@@ -12,7 +12,8 @@ from outlive.objects.interface import ObjectStore
 
 _ROUNDS = 3
 _WRITERS = 8
-_FOLDER = ".outlive-probe"
+FOLDER = ".outlive-probe"
+"""What is tried is tried below this, and removed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +43,15 @@ class Assuming(Protocol):
     def assume(self, *, create_only: bool) -> None: ...
 
 
-def probe(store: ObjectStore) -> Capabilities:
+def probe(store: ObjectStore, *, folder: str = "") -> Capabilities:
     """Try it, tell the store what was found, and leave nothing behind. The store's errors are passed up.
 
+    It is tried in ``folder``, else in one of its own.
     Many writers at once: some servers refuse a second object in sequence but let several win a race.
     """
     if isinstance(store, Assuming):
         store.assume(create_only=True)
-    folder = f"{_FOLDER}/{secrets.token_hex(8)}"
+    folder = folder or f"{FOLDER}/{secrets.token_hex(8)}"
     keys = [f"{folder}/{number}" for number in range(_ROUNDS)]
     deletes = True
     try:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from outlive.errors import Throttled, Unavailable
 from outlive.objects.congestion import Congestion
@@ -14,6 +14,13 @@ from outlive.objects.interface import Body, Limits, ObjectInfo, ObjectStore
 from outlive.objects.probe import Assuming
 
 _T = TypeVar("_T")
+
+
+@runtime_checkable
+class Cuttable(Protocol):
+    """A store whose requests can be ended from outside."""
+
+    def cut(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +96,11 @@ class Retrying:
         """Pass on what a probe has found; most stores know it by themselves."""
         if isinstance(self.inner, Assuming):
             self.inner.assume(create_only=create_only)
+
+    def cut(self) -> None:
+        """End the requests that are under way: each fails with ``Unavailable``. New ones may follow."""
+        if isinstance(self.inner, Cuttable):
+            self.inner.cut()
 
     def put(self, key: str, body: Body, *, create_only: bool = False) -> None:
         self._repeat(

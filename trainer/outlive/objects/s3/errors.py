@@ -1,5 +1,6 @@
 """What a server's answer, or the lack of one, means: every error of botocore becomes one of ours."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -65,6 +66,8 @@ _CODES: Mapping[str, _Meaning] = {
     "MissingContentLength": _Meaning(StoreError, _REPORT),
     "EntityTooLarge": _Meaning(StoreError, "this store takes only smaller objects"),
 }
+
+_ELSEWHERE = (_CODES["PermanentRedirect"], _CODES["AuthorizationHeaderMalformed"])
 
 _STATUSES: Mapping[int, _Meaning] = {
     401: _DENIED,
@@ -168,8 +171,12 @@ def _refused(error: theirs.ClientError, where: str) -> StoreError:
         return AlreadyExists(f"{where} exists already")
     if meaning.kind is NotFound:
         return NotFound(f"{where} does not exist")
+    headers = answer.get("HTTPHeaders", {})
     if code == "RequestTimeTooSkewed":
-        said += _skew(server_time(answer.get("HTTPHeaders", {})))
+        said += _skew(server_time(headers))
+    region = str(details.get("Region") or headers.get("x-amz-bucket-region") or "")
+    if meaning in _ELSEWHERE and re.fullmatch(r"[a-z0-9-]{1,40}", region):
+        return meaning.kind(said, hint=f"the bucket is in {region}: set that region, and its endpoint")
     return meaning.kind(said, hint=meaning.hint)
 
 

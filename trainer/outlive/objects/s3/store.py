@@ -77,6 +77,10 @@ class S3Store:
         """Give the connections back. The store stays usable."""
         self._transport.close()
 
+    def cut(self) -> None:
+        """End the requests that are under way: each fails with ``Unavailable``. New ones may follow."""
+        self._transport.cut()
+
     def put(self, key: str, body: Body, *, create_only: bool = False) -> None:
         check_key(key)
         if create_only and self._create_only:

@@ -155,6 +155,10 @@ class Transport:
     def close(self) -> None:
         self._pools.clear()
 
+    def cut(self) -> None:
+        """End every request under way, except those that are still connecting: these have their own limit."""
+        self._watchdog.cut()
+
     def send(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         """Botocore's ``before-send`` hook: whatever it returns is the answer."""
         if self._process != os.getpid():

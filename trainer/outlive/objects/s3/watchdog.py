@@ -59,6 +59,12 @@ class Flight:
             )
             _cut(self.socket)
 
+    def cut(self) -> None:
+        """End it from outside."""
+        if self.socket is not None:
+            self.stalled = self.stalled or "given up"
+            _cut(self.socket)
+
 
 class Watchdog:
     """One thread for all requests of a store, and none while there are none."""
@@ -83,6 +89,12 @@ class Watchdog:
     def end(self, flight: Flight) -> None:
         with self._changed:
             self._flights.discard(flight)
+
+    def cut(self) -> None:
+        """End them all."""
+        with self._changed:
+            for flight in self._flights:
+                flight.cut()
 
     def _watch(self) -> None:
         tick = min(1.0, self._patience.stall_seconds / 4, self._patience.answer_seconds / 4)
