@@ -1,4 +1,4 @@
-.PHONY: help demo check test e2e bench format build
+.PHONY: help demo check test e2e soak bench format build
 SETUP := @.ci/setup
 PYTHON := .venv/bin/python
 
@@ -20,6 +20,12 @@ test: check ## everything CI runs: check, then the tests, fast ones first
 e2e:     ## real machines: systemd and cloud-init from pasted user-data
 	$(SETUP) test
 	$(PYTHON) -m pytest tests/e2e
+
+soak:    ## the long forms of the fault tests, with their counts (an hour; SEED=n repeats one)
+	$(SETUP) test
+	PYTHONPATH=tests $(PYTHON) tests/fault/kills.py --trainer 100 --agent 50 --both 50 $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(PYTHON) tests/fault/races.py --rounds 200 $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(PYTHON) tests/fault/long_life.py --saves 3000 $(if $(SEED),--seed $(SEED))
 
 bench:   ## what a save costs and how fast a run is back, beside what people use today (CASES=quick: 3 min)
 	$(SETUP) bench
