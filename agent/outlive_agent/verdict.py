@@ -48,7 +48,9 @@ def judge(facts: Facts) -> Verdict:
             text = f"is finished, but the command ended with {code_text(facts.child_code)}"
             return _verdict(Exit.FAILED, "failed", lost, text)
         if lost:
-            return _verdict(Exit.SAVE_FAILED, "save-failed", lost, "is finished, but its end was not saved")
+            # Nobody asked for it to stop: systemd begins again, and the end is trained once more.
+            code = Exit.FAILED if facts.child_code is None else Exit.SAVE_FAILED
+            return _verdict(code, "save-failed", lost, "is finished, but its end was not saved")
         return _verdict(Exit.FINISHED, "finished", 0, "is finished")
     if facts.cause is not None or facts.outcome == "stopped" or facts.child_code == Exit.RESUME:
         if lost:

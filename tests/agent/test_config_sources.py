@@ -8,6 +8,7 @@ import pytest
 from outlive.errors import ConfigError, NoBucket
 from outlive.objects.credentials import Credentials
 from outlive_agent import config
+from outlive_agent.settings import credentials
 from outlive_agent.settings.credentials import credentials_for
 from outlive_agent.settings.naming import run_name_for
 from outlive_agent.settings.readers import run_name
@@ -145,6 +146,20 @@ def test_keys_from_each_place(tmp_path: Path) -> None:
     found = credentials_for(named, {"A": "KEY", "B": SECRET, "C": "session"})
     assert found == Credentials(access_key="KEY", secret_key=SECRET, session_token="session")  # noqa: S106
     assert credentials_for(StoreSettings(location="s3://b"), {"A": "KEY"}) is None
+
+
+def test_root_reads_at_a_shell_what_systemd_gives_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where systemd hands over nothing, the file behind the credential is read, if it is private."""
+    lines = f"OUTLIVE_S3_ACCESS_KEY_ID=KEY\nOUTLIVE_S3_SECRET_ACCESS_KEY={SECRET}\n"
+    write_keys(tmp_path / "keys", lines)
+    monkeypatch.setattr(credentials, "LOADED_FROM", tmp_path)
+    store = StoreSettings(location="s3://b", credentials=CredentialsFrom(systemd="keys"))
+    assert Credentials(access_key="KEY", secret_key=SECRET) == credentials_for(store, {})
+    (tmp_path / "keys").chmod(0o644)
+    with pytest.raises(ConfigError, match="every user of this machine"):
+        credentials_for(store, {})
 
 
 def test_a_file_of_keys_that_all_can_read_is_refused(tmp_path: Path) -> None:

@@ -61,12 +61,11 @@ def test_training_stops_first_and_survives_the_agent() -> None:
 
 
 def test_no_restart_where_it_would_not_help() -> None:
-    """Saved (75), superseded (76) and wrongly configured (78) end for good; saved is no failure."""
+    """Told to stop (75 saved, 74 not), superseded (76), wrong setting (78): the end; saved is no failure."""
+    ends = (Exit.SAVE_FAILED, Exit.RESUME, Exit.SUPERSEDED, Exit.CONFIG)
     for name in UNITS:
         settings = _settings(name)
-        assert [f"{Exit.RESUME:d} {Exit.SUPERSEDED:d} {Exit.CONFIG:d}"] == settings[
-            "RestartPreventExitStatus"
-        ]
+        assert [" ".join(f"{code:d}" for code in ends)] == settings["RestartPreventExitStatus"]
         assert [f"{Exit.RESUME:d}"] == settings["SuccessExitStatus"]
         assert ["on-failure"] == settings["Restart"]
 

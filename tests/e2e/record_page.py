@@ -34,13 +34,13 @@ def record(folder: Path) -> dict[str, str]:
         bucket = all_of_it.enter_context(bucket_in(cloud))
         machines = all_of_it.enter_context(Machines(cloud))
         scene = Scene(bucket=bucket, machines=machines, folder=folder)
-        first = scene.next_machine(Job(pause=0.05, every="4 s"))
+        first = scene.next_machine(Job(pause=0.05, epochs=120, every="4 s"))
         wait_for_step(first, 100)
         scene.outlive("reclaim", RUN, "--in", "20s")
         first.wait_for(JournalLine("stopped and is saved", unit=AGENT), within=60)
         first.wait_for(UnitState(TRAIN, "inactive"), within=10)
         first.power_cut()
-        second = scene.next_machine(Job(pause=0.001, every="4 s"))
+        second = scene.next_machine(Job(pause=0.001, epochs=120, every="4 s"))
         wait_finished(second)
         return {
             "first": journal(first),

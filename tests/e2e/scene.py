@@ -30,8 +30,9 @@ from outlive.store.newest import checkpoints, read_manifest
 from outlive_agent.story import LifeStory, read_story
 
 AGENT, TRAIN = "outlive-agent.service", "outlive-train.service"
+BOOTSTRAP = "outlive-bootstrap.service"
 SOURCE = Path(__file__).parents[1] / "fault" / "training.py"
-EPOCHS, STEPS = 120, 960
+EPOCHS, STEPS = 40, 320
 HURRY = "/srv/training/hurry"
 RUN = "gpt"
 CREDENTIALS = ("OUTLIVE_S3_ACCESS_KEY_ID", "OUTLIVE_S3_SECRET_ACCESS_KEY")
@@ -39,7 +40,8 @@ CREDENTIALS = ("OUTLIVE_S3_ACCESS_KEY_ID", "OUTLIVE_S3_SECRET_ACCESS_KEY")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a job file says. `pause` is the time between steps: what a test has to take the machine."""
+    """What a job file says. `pause` is the time between two steps, more and more of it towards the end, until
+    `wait_finished` ends the pauses: what a test has to take the machine."""
 
     pause: float = 0.05
     epochs: int = EPOCHS
@@ -66,6 +68,12 @@ training:
   stop_grace: {self.stop_grace}
   command: {json.dumps(list(self.command) or training)}
 {self.more}"""
+
+
+SLOW = Job(pause=0.05)
+"""Saves early and often, and does not reach its end before `wait_finished` lets it."""
+FAST = Job(pause=0, every="100 steps")
+"""Gets to the end."""
 
 
 def lent(*, agent: bool = True) -> list[Equipment]:

@@ -1,18 +1,7 @@
 """The agent or the training fails while the machine lives: the other one bridges it."""
 
-from e2e.rig.conditions import JournalLine
-from e2e.scene import (
-    AGENT,
-    TRAIN,
-    Job,
-    Scene,
-    drop_in,
-    untouched,
-    wait_finished,
-    wait_for_step,
-)
-
-SLOW = Job(pause=0.05)
+from e2e.rig.conditions import JournalLine, UnitState
+from e2e.scene import AGENT, SLOW, TRAIN, Scene, drop_in, untouched, wait_finished, wait_for_step
 
 
 def test_killed_agent_is_replaced_while_the_training_goes_on(scene: Scene) -> None:
@@ -65,4 +54,23 @@ def test_agent_and_training_killed_at_once_go_on_from_the_bucket(scene: Scene) -
     resumed = droplet.wait_for(JournalLine("life 1: resumed at step ", unit=TRAIN), within=30).message
     assert "from s3://" in resumed
     wait_finished(droplet)
+    assert untouched() == scene.end()
+
+
+def test_training_that_stops_without_its_agent_stays_stopped_until_that_is_back(scene: Scene) -> None:
+    """Told to stop while the agent is away, it says so (74), and systemd starts it no more behind the back of
+    whoever told it. With the agent the run goes on."""
+    text = drop_in(scene.user_data(SLOW), AGENT, "Restart=no")
+    droplet = scene.next_machine(user_data=text)
+    wait_for_step(droplet, 20)
+    droplet.run("systemctl", "kill", "--signal=KILL", AGENT)
+    droplet.wait_for(UnitState(AGENT, "failed"), within=10)
+    droplet.run("systemctl", "kill", "--kill-whom=main", "--signal=TERM", TRAIN)
+    droplet.wait_for(JournalLine("without a last save", unit=TRAIN), within=30)
+    shown = droplet.wait_for(UnitState(TRAIN, "failed"), within=10)
+    assert ("74", "0") == (shown["ExecMainStatus"], shown["NRestarts"])
+    saved = scene.saved()[0].step
+    droplet.run("systemctl", "start", AGENT)
+    wait_finished(droplet)
+    assert [0, saved] == [life.from_step for life in scene.lives()]
     assert untouched() == scene.end()

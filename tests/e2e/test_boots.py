@@ -6,18 +6,21 @@ from e2e.rig.environments import project_environment, torch_environment
 from e2e.rig.packages import pip_packages
 from e2e.scene import (
     AGENT,
+    BOOTSTRAP,
+    FAST,
     RUN,
+    SLOW,
     SOURCE,
+    STEPS,
     TRAIN,
     Job,
     Scene,
     acknowledged,
+    drop_in,
     untouched,
     wait_finished,
     wait_for_step,
 )
-
-SLOW, FAST = Job(pause=0.05), Job(pause=0)
 
 
 def test_first_boot_to_the_end_from_nothing_but_user_data(scene: Scene, cloud: Cloud) -> None:
@@ -43,7 +46,7 @@ def test_finished_run_does_nothing_on_the_next_machine(scene: Scene) -> None:
     wait_finished(first)
     end, saved = scene.end(), scene.saved()
     second = scene.next_machine(FAST)
-    assert "life 2: the run is finished (step 960, 0 checkpoints" in wait_finished(second)
+    assert f"life 2: the run is finished (step {STEPS}, 0 checkpoints" in wait_finished(second)
     second.wait_for(UnitState(TRAIN, "inactive"), within=10)
     second.wait_for(UnitState(AGENT, "inactive"), within=10)
     assert saved == scene.saved()
@@ -65,6 +68,24 @@ def test_reboot_goes_on_at_the_exact_step(scene: Scene) -> None:
     assert [0, 0] == [life.steps_lost for life in scene.lives()]
     again = droplet.journal.messages(boot=droplet.boot_id, unit="outlive-bootstrap.service")
     assert not [line for line in again if "is here" in line or "is installed" in line]
+    assert untouched() == scene.end()
+
+
+def test_agent_on_another_debian_restores_and_costs_the_run_nothing(scene: Scene) -> None:
+    """trixie, with another Python: the agent restores what bookworm saved. The machine can't train, says so,
+    and the one after it goes on at the same step."""
+    first = scene.next_machine(SLOW)
+    wait_for_step(first, 7)
+    first.power_off()
+    stopped = scene.saved()[0].step
+    text = drop_in(scene.user_data(FAST), BOOTSTRAP, "Environment=OUTLIVE_BOOTSTRAP_TRIES=1")
+    second = scene.machines(text, release="trixie", equipment=[pip_packages("trixie")])
+    second.wait_for(JournalLine(f"restored step {stopped:,} (life 1)", unit=AGENT), within=60)
+    said = second.wait_for(JournalLine("can't train yet", unit=BOOTSTRAP), within=30).message
+    assert "/opt/train/bin/python does not have outlive and torch" in said
+    second.power_off()
+    wait_finished(scene.next_machine(FAST))
+    assert [0, stopped, stopped] == [life.from_step for life in scene.lives()]
     assert untouched() == scene.end()
 
 

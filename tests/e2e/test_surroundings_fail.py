@@ -7,8 +7,11 @@ from e2e.rig.machines import Machines
 from e2e.rig.packages import pip_packages
 from e2e.scene import (
     AGENT,
+    BOOTSTRAP,
     EPOCHS,
+    FAST,
     RUN,
+    SLOW,
     SOURCE,
     TRAIN,
     Job,
@@ -21,8 +24,9 @@ from e2e.scene import (
     wait_for_step,
 )
 
-BOOTSTRAP = "outlive-bootstrap.service"
-SLOW, FAST = Job(pause=0.05), Job(pause=0)
+DISK = ("/var/lib/outlive", "/var/lib/outlive-train", "/var/tmp", "/tmp")  # noqa: S108  # the guest's
+_MOUNTS = "; ".join(f"mkdir -p {place}; mount -t tmpfs -o size=1m,mode=1777 none {place}" for place in DISK)
+SMALL_DISK = f"bootcmd: ['{_MOUNTS}']"
 
 
 def test_bucket_away_at_boot_is_waited_for(scene: Scene) -> None:
@@ -146,6 +150,27 @@ def test_full_disk_at_installation_is_said_and_made_up_for(scene: Scene) -> None
     droplet.run("umount", "/opt/outlive")
     droplet.run("systemctl", "restart", BOOTSTRAP)
     wait_finished(droplet)
+    assert untouched() == scene.end()
+
+
+def test_full_disk_while_training_costs_no_step(scene: Scene) -> None:
+    """Where nothing can be written any more, snapshots still can: they lie in memory. Saves, a new agent and
+    the last save need no room on the disk."""
+    text = scene.user_data(SLOW).replace("\nwrite_files:\n", f"\n{SMALL_DISK}\n\nwrite_files:\n")
+    droplet = scene.next_machine(user_data=text)
+    wait_for_step(droplet, 7)
+    fill = f"for place in {' '.join(DISK)}; do dd if=/dev/zero of=$place/fill bs=64k 2>&1; done; true"
+    said = droplet.run("sh", "-c", fill).stdout
+    assert len(DISK) == said.count("No space left on device")
+    wait_for_step(droplet, scene.saved()[0].step + 20)
+    droplet.run("systemctl", "kill", "--signal=KILL", AGENT)
+    droplet.wait_for(JournalLine("life 1 of gpt goes on with a new agent", unit=AGENT), within=20)
+    wait_for_step(droplet, scene.saved()[0].step + 20)
+    droplet.power_off()
+    assert ["stopped"] == [life.outcome for life in scene.lives()]
+    assert acknowledged(droplet)[-1] == scene.saved()[0].step
+    wait_finished(scene.next_machine(FAST))
+    assert [0, 0] == [life.steps_lost for life in scene.lives()]
     assert untouched() == scene.end()
 
 

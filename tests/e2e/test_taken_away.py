@@ -6,7 +6,9 @@ from e2e.rig.conditions import JournalLine, UnitState
 from e2e.rig.droplet import Droplet
 from e2e.scene import (
     AGENT,
+    FAST,
     RUN,
+    SLOW,
     TRAIN,
     Job,
     Scene,
@@ -17,8 +19,6 @@ from e2e.scene import (
     wait_finished,
     wait_for_step,
 )
-
-SLOW, FAST = Job(pause=0.05), Job(pause=0)
 
 
 def goes_on(scene: Scene, *, at: int) -> Droplet:

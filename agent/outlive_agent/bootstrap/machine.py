@@ -23,6 +23,7 @@ from outlive_agent.units import duration_text
 
 ENABLED = ("outlive-agent.service", "outlive-train.service")
 UNITS = (*ENABLED, "outlive-train-failed.service")
+COMMAND = Path("/opt/outlive/venv/bin/outlive")
 DONE = {
     "agent": "the agent is installed and starts",
     "code": "the training's code is here",
@@ -46,6 +47,7 @@ class Places:
     state: Path = Path("/var/lib/outlive-bootstrap")
     training: Path = Path("/var/lib/outlive-train")
     venv: Path = Path("/opt/outlive/train")
+    command: Path = Path("/usr/local/bin/outlive")
 
 
 class Machine:
@@ -88,6 +90,7 @@ class Machine:
         self.journal.info(f"{DONE[name]} ({duration_text(time.monotonic() - began)})")
 
     def _start_agent(self) -> None:
+        self._link_command()
         self.places.sysusers.parent.mkdir(exist_ok=True)
         self.places.sysusers.write_text(text_of("systemd/outlive-sysusers.conf"), encoding="utf-8")
         run(["systemd-sysusers", self.places.sysusers])
@@ -100,6 +103,13 @@ class Machine:
         run(["systemctl", "daemon-reload"])
         run(["systemctl", "--quiet", "enable", *ENABLED])
         run(["systemctl", "start", "--no-block", "outlive-agent.service"])
+
+    def _link_command(self) -> None:
+        """Let `sudo outlive ls` work at a shell, unless another outlive is there already."""
+        if not self.places.command.exists():
+            self.places.command.unlink(missing_ok=True)  # a link that leads nowhere
+            self.places.command.parent.mkdir(parents=True, exist_ok=True)
+            self.places.command.symlink_to(COMMAND)
 
     def _installer(self) -> Installer:
         account = Account.of(self.plan.user, self.places.training)

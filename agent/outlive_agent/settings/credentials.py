@@ -8,9 +8,11 @@ from pathlib import Path
 
 from outlive.errors import ConfigError
 from outlive.objects.credentials import Credentials, find_credentials
-from outlive_agent.settings.values import CredentialsFrom, StoreSettings
+from outlive_agent.settings.values import StoreSettings
 
 AT_MOST = 1 << 16
+LOADED_FROM = Path("/etc/outlive")
+"""Where outlive-agent.service loads its credentials from. Only root may read them there."""
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 _WANTED = "write two lines, OUTLIVE_S3_ACCESS_KEY_ID=... and OUTLIVE_S3_SECRET_ACCESS_KEY=..."
 
@@ -22,7 +24,10 @@ def credentials_for(store: StoreSettings, environ: Mapping[str, str]) -> Credent
         return None
     if source.env is not None:
         return _from_environment(source.env, environ)
-    return _from_file(_path(source, environ), private=source.file is not None)
+    directory = environ.get("CREDENTIALS_DIRECTORY")
+    if source.systemd is not None and directory:
+        return _from_file(Path(directory) / source.systemd, private=False)
+    return _from_file(source.file or _behind(str(source.systemd)), private=True)
 
 
 def _from_environment(names: tuple[str, ...], environ: Mapping[str, str]) -> Credentials:
@@ -39,16 +44,16 @@ def _from_environment(names: tuple[str, ...], environ: Mapping[str, str]) -> Cre
     )
 
 
-def _path(source: CredentialsFrom, environ: Mapping[str, str]) -> Path:
-    if source.file is not None:
-        return source.file
-    directory = environ.get("CREDENTIALS_DIRECTORY")
-    if not directory:
+def _behind(credential: str) -> Path:
+    """The file behind a credential: what root reads at a shell, where systemd hands over nothing."""
+    path = LOADED_FROM / credential
+    if not path.exists():
         raise ConfigError(
-            f"store.credentials.systemd: {source.systemd} can't be read, since systemd started no unit here",
-            hint=f"run this from a unit with LoadCredential={source.systemd}:/etc/outlive/credentials",
+            f"store.credentials.systemd: {credential} can't be read, since systemd started no unit here, "
+            f"and {path} is not there",
+            hint=f"run this from a unit with LoadCredential={credential}:{path}",
         )
-    return Path(directory) / str(source.systemd)
+    return path
 
 
 def _from_file(path: Path, *, private: bool) -> Credentials:
@@ -91,7 +96,7 @@ def _variables(path: Path, raw: bytes) -> dict[str, str]:
 def _hint(error: OSError, path: Path) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{_WANTED}, then chmod 600 {path}"
-    return "run this as the user who owns it"
+    return "run this as the user who owns it, such as root: sudo outlive ..."
 
 
 def private_line(path: Path) -> str:

@@ -104,6 +104,7 @@ _FACTS = {
     [
         ({"outcome": "finished"}, Exit.FINISHED, "finished"),
         ({"outcome": "finished", "saved_step": 10}, Exit.SAVE_FAILED, "save-failed"),
+        ({"outcome": "finished", "saved_step": 10, "child_code": None}, Exit.FAILED, "save-failed"),
         ({"outcome": "finished", "child_code": 1}, Exit.FAILED, "failed"),
         ({"outcome": "stopped", "child_code": 75}, Exit.RESUME, "stopped"),
         ({"cause": "notice", "outcome": "stopped", "child_code": 75}, Exit.RESUME, "stopped"),

@@ -2,6 +2,7 @@
 
 import enum
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -158,6 +159,10 @@ class Boot:
         """Kill everything in the guest at one stroke; nobody gets to say anything."""
         self._cut = True
         self._process.kill()
+
+    def dying(self) -> bool:
+        """Whether PID 1 has ended, though nspawn may not have noticed yet: nothing there answers any more."""
+        return self._handle >= 0 and bool(select.select([self._handle], [], [], 0)[0])
 
     def running(self) -> bool:
         """Whether the power is on."""

@@ -103,8 +103,9 @@ class Droplet:
             try:
                 found = condition(self)
             except (OSError, RigError):
-                if self.running:
+                if self._boot is not None and self.running and not self._boot.dying():
                     raise
+                time.sleep(0.01)
                 continue  # it went off while it was looked at: look at what it left
             if found is not None:
                 return found

@@ -26,6 +26,11 @@ class Forward:
         self._here, self._there = here, target
         self.mend()
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether nobody gets through."""
+        return self._listener is None
+
     def mend(self) -> None:
         """Accept connections (again)."""
         if self._listener is not None:

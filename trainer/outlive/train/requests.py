@@ -50,7 +50,7 @@ class Requests:
     def serve(self, stand: Stand, *, half_done: bool) -> None:
         """Do what is due. ``SystemExit`` if that was to stop."""
         self._collect()
-        self._stay_attached()
+        self._stay_attached(stand)
         want = self._want
         if want is None:
             return
@@ -102,7 +102,7 @@ class Requests:
         """Do this at the next boundary at which it can be done."""
         self._want = want if self._want is None else self._want.joined(want)
 
-    def _stay_attached(self) -> None:
+    def _stay_attached(self, stand: Stand) -> None:
         """See to it that there is an agent, or stop where there can be none."""
         link = self._saving.link
         if link.refused is not None:
@@ -118,8 +118,9 @@ class Requests:
             self._serial = 0
             self.ask(Want(reason="signal", stop=True) if parent_died else Want(reason="interval"))
         elif self._saving.link.refused is not None:
-            self._stay_attached()
+            self._stay_attached(stand)
         elif stopping or parent_died:
+            say(f"stopped after step {stand.step} without a last save, since its agent is gone")
             self._leave(EXIT_SAVE_FAILED)
 
     def _stop(self, want: Want, stand: Stand) -> NoReturn:
