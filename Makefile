@@ -17,9 +17,9 @@ test: check ## everything CI runs: check, then the tests, fast ones first
 	$(SETUP) test
 	$(PYTHON) -m pytest -x tests/test_architecture.py tests/objects tests/store tests/staging tests/agent tests/train tests/fault tests/e2e
 
-e2e:     ## real machines: systemd and cloud-init from pasted user-data
+e2e:     ## real machines: systemd and cloud-init from pasted user-data; MACHINE=qemu: a full virtual one, slow
 	$(SETUP) test
-	$(PYTHON) -m pytest tests/e2e
+	$(PYTHON) -m pytest $(if $(MACHINE),tests/e2e/in_$(MACHINE).py,tests/e2e)
 
 soak:    ## the long forms of the fault tests, with their counts (an hour; SEED=n repeats one)
 	$(SETUP) test

@@ -78,7 +78,8 @@ class MetadataServer:
         self.requests: list[tuple[str, str]] = []
         self.status = 200  # set to 500, 503 ... to make every answer a failure
         self._machines: dict[str, Machine] = {}
-        self._anyone = anyone
+        self.anyone = anyone
+        """Who asks from an address that is nobody's."""
         self._server = ThreadingHTTPServer(address, _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="metadata")
@@ -96,7 +97,7 @@ class MetadataServer:
 
     def machine(self, address: str) -> Machine | None:
         """Who is asking."""
-        return self._machines.get(address, self._anyone)
+        return self._machines.get(address, self.anyone)
 
     def close(self) -> None:
         """Stop answering: connections are refused from now on."""

@@ -101,6 +101,13 @@ class Cloud:
         guest.ip("route", "add", "169.254.0.0/16", "dev", "eth0", "src", address(number))
         return Nic(namespace=guest, port=port, cloud=self._network)
 
+    def tap(self, number: int) -> str:
+        """A card for a virtual machine: its device's name, for a program in the cloud's network to open."""
+        port = f"tap{number}"
+        self._network.ip("tuntap", "add", "dev", port, "mode", "tap")
+        self._network.ip("link", "set", port, "master", "cloud0", "up")
+        return port
+
     def close(self) -> None:
         """Close the servers and let the network go. Close the guests first."""
         with ExitStack() as each:  # all of it, also when one fails

@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.rig.cache import locked
@@ -33,14 +34,20 @@ def ensure_host() -> None:
         run(["modprobe", "overlay"], check=False)
         if "overlay" not in Path("/proc/filesystems").read_text():
             raise RigError("the kernel has no overlay file system", hint="load the module 'overlay'")
-    _install(_missing())
-    if still := _missing():
+    ensure_programs(_PROGRAMS)
+    if not _KEYRING.exists():
+        _install({"debian-archive-keyring"})
+
+
+def ensure_programs(programs: Mapping[str, str]) -> None:
+    """Install what is missing of these programs: name -> Debian's package."""
+
+    def missing() -> set[str]:
+        return {package for program, package in programs.items() if shutil.which(program) is None}
+
+    _install(missing())
+    if still := missing():
         raise RigError(f"installed, but still not found: {', '.join(sorted(still))}")
-
-
-def _missing() -> set[str]:
-    packages = {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
-    return packages if _KEYRING.exists() else packages | {"debian-archive-keyring"}
 
 
 def _install(packages: set[str]) -> None:

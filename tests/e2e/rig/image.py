@@ -11,7 +11,7 @@ from e2e.rig.host import ensure_host
 Release = Literal["bookworm", "trixie"]
 PYTHON: dict[Release, str] = {"bookworm": "3.11", "trixie": "3.13"}
 
-_PACKAGES = (
+PACKAGES = (
     "systemd",
     "systemd-sysv",
     "libpam-systemd",
@@ -33,11 +33,11 @@ _PACKAGES = (
 def ensure_image(release: Release) -> Path:
     """The folder with the release's root file system. It is every guest's lower layer: never write to it."""
     ensure_host()
-    recipe = hashlib.blake2b(" ".join(_PACKAGES).encode(), digest_size=4).hexdigest()
+    recipe = hashlib.blake2b(" ".join(PACKAGES).encode(), digest_size=4).hexdigest()
     images = cache_folder() / "images"
 
     def build(folder: Path) -> None:
-        arguments = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
+        arguments = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
         log = images / f"{release}.log"
         processes.build([*arguments, release, str(folder)], timeout=900, log=log)
 

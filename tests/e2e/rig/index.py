@@ -11,19 +11,20 @@ from e2e.rig.cloud import Cloud
 from e2e.rig.packages import Equipment
 
 PORT = 8080
-_PIP_CONF = f"""[global]
+PIP_CONF = f"""[global]
 index-url = http://cloud.test:{PORT}/simple/
 trusted-host = cloud.test
 disable-pip-version-check = true
 retries = 0
 """
+"""What makes a guest's pip use the index."""
 
 
 class PackageIndex:
     """The wheels of some folders, as PyPI would offer them. Guests that have `equipment` use no other."""
 
     def __init__(self, cloud: Cloud, folders: Sequence[Path]) -> None:
-        self.equipment = Equipment(files={"/etc/pip.conf": _PIP_CONF})
+        self.equipment = Equipment(files={"/etc/pip.conf": PIP_CONF})
         self.wheels = {wheel.name: wheel for folder in folders for wheel in folder.glob("*.whl")}
         self._breaks_in = ""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
