@@ -125,7 +125,7 @@ def test_machine_that_powers_itself_off_is_noticed(machine: Machines) -> None:
     began = time.monotonic()
     with pytest.raises(TimedOut, match="is off"):
         droplet.wait_for(FileThere("/never"), within=300)
-    assert time.monotonic() - began < 200
+    assert time.monotonic() - began < 300
     assert Ending.OFF is droplet.wait_off()
 
 

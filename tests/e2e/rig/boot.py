@@ -15,6 +15,7 @@ from pathlib import Path
 from e2e.rig.cgroups import Cgroup
 from e2e.rig.cloud import Nic
 from e2e.rig.errors import RigError, TimedOut
+from e2e.rig.patience import PATIENCE
 from e2e.rig.processes import SANDBOX, TETHER, spawn
 
 POWER_OFF = signal.SIGRTMIN + 4  # to systemd as PID 1: start poweroff.target, like the power button
@@ -174,7 +175,7 @@ class Boot:
             code = self._process.wait(within)
         except subprocess.TimeoutExpired:
             raise TimedOut(f"the guest is still on after {within:.0f} s") from None
-        self._cgroup.wait_empty(10)
+        self._cgroup.wait_empty(10 * PATIENCE)
         if self._cut or code == -signal.SIGKILL:
             return Ending.CUT
         if code == _REBOOTS:

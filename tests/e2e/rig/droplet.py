@@ -19,6 +19,7 @@ from e2e.rig.inside import run_inside
 from e2e.rig.journal import Journal
 from e2e.rig.owner import owner
 from e2e.rig.packages import Equipment
+from e2e.rig.patience import PATIENCE
 from fakes.metadata import Machine
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class Droplet:
             raise RigError(f"{self.name} is on already")
         self._boot = Boot(self._hardware, self._cloud.connect(self.number))
         try:
-            self._boot.wait_up(within)
+            self._boot.wait_up(within * PATIENCE)
             self.boot_id  # noqa: B018  # remembered for when it is off
         except RigError as error:
             self._release()
@@ -97,7 +98,7 @@ class Droplet:
 
     def wait_for(self, condition: Condition[T], *, within: float) -> T:
         """Wait until `condition` gives something, and give that. Ends at once when the guest went off."""
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + within * PATIENCE
         while True:
             running = self.running
             try:
@@ -112,7 +113,7 @@ class Droplet:
             if not running:
                 raise TimedOut(f"{self.name} is off, and yet not: {condition}\n{self.journal.tail()}")
             if time.monotonic() > deadline:
-                raise TimedOut(f"not after {within:.0f} s: {condition}\n{self.journal.tail()}")
+                raise TimedOut(f"not after {within * PATIENCE:.0f} s: {condition}\n{self.journal.tail()}")
             time.sleep(0.05)
 
     def wait_for_cloud_init(self, *, within: float = 60) -> Mapping[str, object]:
@@ -145,7 +146,7 @@ class Droplet:
     def wait_off(self, *, within: float = 60) -> Ending:
         """Wait until it went off by itself or by the button, and tell how."""
         try:
-            ending = self._on().wait(within)
+            ending = self._on().wait(within * PATIENCE)
         except TimedOut as error:
             raise TimedOut(f"{self.name}: {error}\n{self.journal.tail()}") from None
         self._release()
@@ -163,7 +164,7 @@ class Droplet:
         self, *arguments: str, timeout: float = 60, check: bool = True, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside as the guest's root."""
-        return run_inside(self._on().leader, arguments, timeout=timeout, check=check, stdin=stdin)
+        return run_inside(self._on().leader, arguments, timeout=timeout * PATIENCE, check=check, stdin=stdin)
 
     def unit(self, name: str) -> dict[str, str]:
         """What `systemctl show` says about a unit."""
