@@ -3,16 +3,17 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from outlive.errors import Cancelled, ConfigError, Damaged, OutliveError, Unavailable
 from outlive.staging.arena import Arena, Notes
+from outlive.store import layout
 from outlive.store.fetch import Restored, restore_newest
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import Identity, Life, adopt, claim, read_adoption
 from outlive.store.manifest import Manifest
-from outlive.store.newest import checkpoints, read_manifest
+from outlive.store.newest import checkpoints, listed, read_manifest
 from outlive_agent.events import BeginFailed, LifeClaimed, Post, StateReady
 from outlive_agent.held import Held
 from outlive_agent.job import Job, Place
@@ -80,6 +81,8 @@ class Beginning:
         self._patiently(self._learn)
         if not self._job.named:
             self._patiently(self._check_origin)
+        if self._job.rewind is not None:
+            self._patiently(self._check_rewind)
         life = self._patiently(lambda: claim(self._store, self._run, identity=self._identity))
         self._post(LifeClaimed(life=life))
         self._patiently(lambda: self._choose(life))
@@ -91,6 +94,11 @@ class Beginning:
         line = check_origin(self._store, self._run, identity=self._identity)
         if line is not None:
             self._journal.notice(line)
+
+    def _check_rewind(self) -> None:
+        """Before a life is claimed for it; what is chosen is looked for again afterwards."""
+        if self._job.rewind is not None:
+            self._target(layout.MAX_LIFE + 1, self._job.rewind, checkpoints(self._store, self._run))
 
     def _take_over(self, life: Life) -> None:
         self._lock.hold()
@@ -115,20 +123,36 @@ class Beginning:
     def _choose(self, life: Life) -> None:
         """Fetch what this life resumes from, and record what that was before anyone trains."""
         if self._job.rewind is not None:
-            # Written first: from then on the order of preference begins where the rewind leads.
-            adopt(self._store, life, self._target(life, self._job.rewind), rewind=True)
+            self._go_back(life, self._job.rewind)
         manifest = self._fetch()
         if self._job.rewind is None:
             adopt(self._store, life, manifest.id if manifest is not None else None)
 
-    def _target(self, life: Life, step: int) -> CheckpointId | None:
+    def _go_back(self, life: Life, step: int) -> None:
+        before = checkpoints(self._store, self._run)
+        target = self._target(life.number, step, before)
+        # Written first: from then on the order of preference begins where the rewind leads.
+        adopt(self._store, life, target, rewind=True)
+        still = checkpoints(self._store, self._run)
+        left = [found for found in before if found not in still]
+        if left:
+            where = "to the beginning" if target is None else f"to {step_text(step)} of life {target.life}"
+            count = "1 checkpoint is" if len(left) == 1 else f"{len(left):,} checkpoints are"
+            self._journal.notice(
+                f"going back {where}: {count} left behind, the newest of {step_text(left[0].step)} "
+                f"(kept for a day at least; to come back: --rewind {left[0].step})"
+            )
+
+    def _target(self, below: int, step: int, known: Sequence[CheckpointId]) -> CheckpointId | None:
+        """What is meant: of those in use the newest of that step, else of those that a rewind left behind."""
         if step == 0:
             return None
-        known = [found for found in checkpoints(self._store, self._run) if found.life < life.number]
-        for found in known:
-            if found.step == step:
-                return found
-        steps = ", ".join(f"{found.step:,}" for found in known[:5]) or "none"
+        left = sorted(set(listed(self._store, self._run)).difference(known), reverse=True)
+        found = [each for each in (*known, *left) if each.life < below]
+        for each in found:
+            if each.step == step:
+                return each
+        steps = ", ".join(f"{each.step:,}" for each in found[:5]) or "none"
         raise ConfigError(
             f"run {self._run} has no checkpoint of step {step:,} to go back to",
             hint=f"see what there is with: outlive ls {self._run} (the newest: {steps})",

@@ -52,6 +52,7 @@ class Record:
         self._next_extend = 0.0
         self._moved = (0, -1)
         self._moved_at = 0.0
+        self._why = ""
         self.reached_step = 0
         self.trained = False
         """Whether the first boundary was passed."""
@@ -156,12 +157,15 @@ class Record:
         """The trainer said its last word."""
         self.reached_step = max(self.reached_step, message.step)
         if message.outcome == "exception":
+            self._why = message.message
             self._journal.warning(f"the training failed at {step_text(message.step)}: {message.message}")
 
     def crashed(self, how: str, *, number: int, of: int) -> None:
         """The command is started again."""
         self._journal.warning(f"the training crashed ({how}); starting it again, {number} of {of}")
-        self.history.record("crashed", how=how, step=self.reached_step, restart=number)
+        self.history.record(
+            "crashed", how=how, step=self.reached_step, restart=number, message=self._take_why()
+        )
 
     def crashed_under_systemd(self, outcome: Outcome | None) -> None:
         """The training is gone without a last word, or with an error; systemd starts it again or not."""
@@ -169,7 +173,7 @@ class Record:
         self._journal.warning(
             f"the training ended at {step_text(self.reached_step)}: {how}", step=self.reached_step
         )
-        self.history.record("crashed", how=how, step=self.reached_step)
+        self.history.record("crashed", how=how, step=self.reached_step, message=self._take_why())
 
     def noticed(self, notice: Notice, *, now: float) -> bool:
         """Somebody announced a reclaim. False if that was known."""
@@ -245,7 +249,13 @@ class Record:
                 checkpoints=count,
                 bytes_sent=totals.sent_bytes,
                 seconds=round(seconds, 3),
+                message=self._take_why(),
             )
+
+    def _take_why(self) -> str:
+        """What the trainer said as it failed, for one event."""
+        why, self._why = self._why, ""
+        return why
 
     def close(self) -> None:
         """Wait a while for the history to be written."""

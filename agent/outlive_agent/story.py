@@ -69,6 +69,11 @@ class LifeStory:
         return "open" if self.after is None else "vanished"
 
     @property
+    def why(self) -> str:
+        """What the training said as it failed, if it failed for good."""
+        return words(self.ended, "message") if self.ended is not None and self.outcome == "failed" else ""
+
+    @property
     def steps_lost(self) -> int | None:
         """Steps that were trained and had to be trained again, as far as anyone can know."""
         if self.ended is None or self.reached_step is None:

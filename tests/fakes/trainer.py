@@ -159,9 +159,9 @@ class Trainer:
         except TimeoutError:
             return False
 
-    def end(self, outcome: str) -> None:
+    def end(self, outcome: str, message: str = "") -> None:
         """The last packet."""
-        self.channel.send(Ended(outcome=outcome, step=self.step))  # type: ignore[arg-type]
+        self.channel.send(Ended(outcome=outcome, step=self.step, message=message))  # type: ignore[arg-type]
 
 
 def start_sidecar(environ: "dict[str, str]") -> Channel:
@@ -234,7 +234,7 @@ def one_step(trainer: Trainer, options: argparse.Namespace, began: float) -> "in
     if trainer.step == options.die_at:
         os.kill(os.getpid(), signal.SIGKILL)
     if trainer.step == options.fail_at:
-        trainer.end("exception")
+        trainer.end("exception", "ValueError: a bad batch")
         return 1
     return None
 

@@ -190,6 +190,7 @@ def test_exception_while_fetching_is_saved(agent: AgentDouble) -> None:
     assert steps(agent) == [4]
     assert reasons(agent) == ["exception"]
     assert agent.ended.outcome == "exception"
+    assert agent.ended.message == "OSError: the disk is gone"
 
 
 def test_exception_inside_a_step_is_not_saved(agent: AgentDouble, capsys: pytest.CaptureFixture[str]) -> None:

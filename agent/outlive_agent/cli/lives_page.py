@@ -19,6 +19,7 @@ _COLUMNS = (
     Column(title="RECOVERY", right=True, priority=1),
 )
 _UNKNOWN = "?"
+_MOST_REASONS = 5
 
 
 def print_lives(printer: Printer, story: Sequence[LifeStory]) -> None:
@@ -30,6 +31,8 @@ def print_lives(printer: Printer, story: Sequence[LifeStory]) -> None:
     reached = max((life.reached_step or 0 for life in story), default=0)
     lives = count_text(len(story), "life", "lives")
     printer.say()
+    for life in [life for life in story if life.why][-_MOST_REASONS:]:
+        printer.say(f"life {life.number} failed: {life.why}", style="red" if life.after is None else "")
     printer.say(f"{lives}, step {reached:,} reached, {count_text(known, 'step')} lost{more}")
 
 
@@ -60,6 +63,7 @@ def life_json(life: LifeStory) -> dict[str, object]:
         "ended": life.outcome,
         "ended_at": iso_text(life.ended.at) if life.ended else None,
         "exit": number(life.ended, "exit") if life.ended else None,
+        "why": life.why or None,
         "steps_lost": life.steps_lost,
         "recovery_seconds": life.recovery_seconds,
         "checkpoints": [found.step for found in life.checkpoints],
@@ -158,7 +162,13 @@ def _ended(event: Event) -> str:
         if saved is None
         else f": {count_text(int(saved), 'checkpoint')}, {_bytes(event, 'bytes_sent')} sent"
     )
-    return f"{words(event, 'outcome')} at {_step(event)} after {_seconds(event)}{count}"
+    why = words(event, "message")
+    return f"{words(event, 'outcome')} at {_step(event)} after {_seconds(event)}{count}{why and f': {why}'}"
+
+
+def _crashed(event: Event) -> str:
+    why = words(event, "message") or words(event, "how")
+    return f"the command crashed at {_step(event)} ({why}); started again"
 
 
 _SENTENCES: dict[str, Callable[[Event], str]] = {
@@ -167,7 +177,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "fresh": lambda event: "nothing to resume from",
     "restored": _restored,
     "training": lambda event: f"training from {_step(event)}, {_seconds(event)} after the start",
-    "crashed": lambda event: f"the command crashed at {_step(event)} ({words(event, 'how')}); started again",
+    "crashed": _crashed,
     "notice": _notice,
     "plan": lambda event: words(event, "text"),
     "save-failed": lambda event: f"{_step(event)} was not saved: {words(event, 'message')}",

@@ -8,6 +8,7 @@ from fakes.checkpoints import begin, snapshot
 from fakes.commands import Cli
 from outlive.objects.interface import ObjectStore
 from outlive.store import layout
+from outlive.store.events import EventLog
 from outlive.store.layout import CheckpointId
 
 
@@ -170,6 +171,19 @@ def test_history_tells_each_life(cli: Cli, gpt: ObjectStore) -> None:
         ["400", "512", "failed", "12", "3.2", "s"],
     ]
     assert lines[-1] == "3 lives, step 512 reached, 12 steps lost, besides what vanished lives had not saved"
+
+
+def test_history_tells_why_a_training_failed(cli: Cli, store: ObjectStore) -> None:
+    """What the training said as it failed stands below the lives and among the events."""
+    life = begin(store)
+    log = EventLog(store, life.life)
+    log.write("crashed", how="exit code 1", step=5, message="OSError: no file", restart=1)
+    log.write("ended", outcome="failed", step=9, seconds=1.0, message="ValueError: a bad batch")
+    assert "\nlife 1 failed: ValueError: a bad batch\n" in cli("history", "gpt").out
+    told = cli("history", "gpt", "--events").out
+    assert "the command crashed at step 5 (OSError: no file)" in told
+    assert "failed at step 9 after 1.0 s: ValueError: a bad batch" in told
+    assert cli("history", "gpt", "--json").json["lives"][0]["why"] == "ValueError: a bad batch"
 
 
 def test_history_tells_what_happened(cli: Cli, gpt: ObjectStore) -> None:

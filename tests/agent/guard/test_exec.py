@@ -156,7 +156,8 @@ def test_exception_is_a_failure(machine: Machine) -> None:
     """A training that fails ends with the code for failure, and the step that was lost is told."""
     run = machine.exec("--steps", "100", "--fail-at", "23")
     assert run.exit_code() == Exit.FAILED, run.text
-    assert machine.events(1)[-1]["steps_lost"] == 3
+    ended = machine.events(1)[-1]
+    assert (ended["steps_lost"], ended["message"]) == (3, "ValueError: a bad batch")
 
 
 def test_command_that_never_attaches(machine: Machine) -> None:
@@ -176,15 +177,19 @@ def test_nothing_is_left_behind(machine: Machine) -> None:
 
 
 def test_rewind(machine: Machine) -> None:
-    """A rewind resumes from the step it names, and what came after it is abandoned for good."""
+    """A rewind resumes from the step it names, says what it leaves behind, and can be taken back."""
     first = machine.exec("--steps", "30", options=("--every", "10 steps", "--keep", "9"))
     assert first.exit_code() == Exit.FINISHED
     back = machine.exec("--steps", "15", options=("--every", "1h", "--rewind", "10"))
     back.wait_line("^restored 10 from")
+    back.wait_line("to step 10 of life 1: 2 checkpoints are left behind, the newest of step 30 .*--rewind 30")
     assert back.exit_code() == Exit.FINISHED, back.text
     after = machine.exec("--steps", "16")
     after.wait_line("^restored 15 from")
     assert after.exit_code() == Exit.FINISHED
+    undone = machine.exec("--steps", "31", options=("--rewind", "30"))
+    undone.wait_line("^restored 30 from")
+    assert undone.exit_code() == Exit.FINISHED, undone.text
 
 
 def test_rewind_to_a_step_that_is_not_there(machine: Machine) -> None:
@@ -192,6 +197,7 @@ def test_rewind_to_a_step_that_is_not_there(machine: Machine) -> None:
     run = machine.exec("--steps", "5", options=("--rewind", "7"))
     assert run.exit_code() == Exit.CONFIG, run.text
     assert "no checkpoint of step 7" in run.text
+    assert not list(machine.store.glob("t/lives/*"))
 
 
 def test_many_ranks_are_refused(machine: Machine) -> None:

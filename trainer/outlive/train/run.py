@@ -18,6 +18,7 @@ from outlive.train.boundary import Accumulation, Pace, Stand
 from outlive.train.ending import Ending
 from outlive.train.link import Given, Link, RefusedError, Stopped
 from outlive.train.loops import Loops
+from outlive.train.reason import reason_of
 from outlive.train.replaced import replaced_line
 from outlive.train.requests import Requests
 from outlive.train.resume import Resume
@@ -68,7 +69,7 @@ def attach(
     except BaseException as why:
         if isinstance(why, OutliveError) and why.hint:
             say(f"Try: {why.hint}")  # a traceback shows the message only
-        attached._close("exception", type(why).__name__)
+        attached._close("exception", reason_of(why))
         raise
     return attached
 
@@ -170,7 +171,7 @@ class Run:
         try:
             outcome = self._ending().leave(error)
         finally:
-            self._close(outcome, "" if error is None else type(error).__name__)
+            self._close(outcome, "" if error is None else reason_of(error))
 
     def _rehearsed(self, environ: Mapping[str, str]) -> "Witness | None":
         """Who keeps the diary of this life, if it is one of a rehearsal."""
