@@ -3,8 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outlive_agent import planner
+from outlive_agent.measured import Figures
+from outlive_agent.planner import Action, Plan
 from outlive_agent.verdict import Cause
 
+GOES_ON: frozenset[Action] = frozenset({"save and go on", "go on"})
+STOPS: frozenset[Action] = frozenset({"save and stop", "nothing fits"})
+"""Decided for good: the trainer is asked to stop in the same breath."""
 KILL_AFTER_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
 
@@ -15,44 +21,57 @@ class EndGame:
 
     grace_seconds: float
     cause: Cause | None = None
-    deadline: float | None = None
-    stop_at: float | None = None
-    """A stop is planned for then, and the trainer trains on until then."""
+    plan: Plan | None = None
+    """What is being done about the notices that stand, until the trainer is asked to stop."""
     asked_at: float | None = None
     """The trainer was asked to stop."""
     _terminated_at: float | None = None
     _killed: bool = False
-    _deadlines: dict[str, float] = field(default_factory=dict)
-    """Of every notice that stands, by its id."""
+    _deadlines: dict[str, float | None] = field(default_factory=dict)
+    """Of every notice that stands, by its id; None where it is not known."""
 
     @property
     def stopping(self) -> bool:
         """Whether the trainer has been asked to stop."""
         return self.asked_at is not None
 
-    def plan(self, *, deadline: float, stop_at: float, notice: str = "") -> None:
-        """A notice: stop then. An earlier plan gives way to a more urgent one only."""
-        self._deadlines[notice] = deadline
-        self.deadline = min(self._deadlines.values())
-        self.stop_at = stop_at if self.stop_at is None else min(stop_at, self.stop_at)
+    @property
+    def deadline(self) -> float | None:
+        """The earliest that is known."""
+        return min((at for at in self._deadlines.values() if at is not None), default=None)
 
-    def replan(self, stop_at: float) -> None:
-        """The figures have changed."""
-        if self.stop_at is not None:
-            self.stop_at = stop_at
+    @property
+    def stop_at(self) -> float | None:
+        """A stop is planned for then, and the trainer trains on until then."""
+        return None if self.plan is None or self.stopping else self.plan.stop_at
+
+    def noticed(self, notice: str, *, deadline: float | None, now: float, figures: Figures) -> Plan:
+        """One more notice. The plan is for the earliest deadline of all that stand."""
+        self._deadlines[notice] = deadline
+        unknown = None in self._deadlines.values()
+        covered = self.plan is not None and not unknown
+        self.plan = planner.plan(now, None if unknown else self.deadline, figures, covered=covered)
+        return self.plan
+
+    def replan(self, now: float, figures: Figures) -> Plan | None:
+        """The figures have changed. The new plan if something else is to be done now."""
+        before, deadline = self.plan, self.deadline
+        if before is None or deadline is None or self.stopping or before.action in STOPS:
+            return None
+        self.plan = planner.plan(now, deadline, figures, covered=True)
+        same = before.action == self.plan.action or {before.action, self.plan.action} <= GOES_ON
+        return None if same else self.plan
 
     def call_off(self, notice: str) -> bool:
         """This notice no longer stands. True if another one does, for which there must be a new plan."""
         self._deadlines.pop(notice, None)
-        self.deadline = min(self._deadlines.values(), default=None)
-        if self.deadline is None:
-            self.stop_at = None
-        return self.deadline is not None
+        if not self._deadlines:
+            self.plan = None
+        return bool(self._deadlines)
 
     def ask(self, cause: Cause | None, now: float) -> None:
         """The trainer is being asked to stop now."""
         self.cause = self.cause or cause
-        self.stop_at = None
         if self.asked_at is None:
             self.asked_at = now
 

@@ -3,7 +3,6 @@
 import signal
 import time
 
-from outlive_agent import planner
 from outlive_agent.beginning import Beginning
 from outlive_agent.endgame import EndGame
 from outlive_agent.events import CalledOff, Noticed, Signalled
@@ -44,8 +43,11 @@ class Ending:
 
     def tick(self, now: float) -> None:
         """Do what is due: the stop that was planned, and what makes a trainer stop that does not."""
+        changed = self._game.replan(now, self._saves.figures())
+        if changed is not None:
+            self._record.planned(changed, self._saves.figures(), now=now, deadline=self._game.deadline)
         if self._game.due(now):
-            self._last_save(now)
+            self._last_save()
         action = self._game.escalate(now)
         if action == "terminate":
             self._journal.warning("the training does not stop; sending SIGTERM")
@@ -83,35 +85,24 @@ class Ending:
         if notice.kind == "hint":
             self._saves.ask("notice")
             return
-        deadline = now if notice.deadline is None else notice.deadline
-        plan = planner.plan(now, deadline, self._saves.figures())
-        self._record.planned(plan, notice)
-        self._game.plan(deadline=deadline, stop_at=plan.stop_at, notice=notice.id)
+        plan = self._game.noticed(notice.id, deadline=notice.deadline, now=now, figures=self._saves.figures())
         if plan.save_now:
             self._saves.ask("notice")
+        self._record.planned(
+            plan, self._saves.figures(), now=now, deadline=self._game.deadline, notice=notice
+        )
 
     def called_off(self, event: CalledOff) -> None:
-        """A notice no longer stands; others may."""
-        known = self._record.called_off(event.withdrawn, late=self._game.stopping)
-        if known and self._game.call_off(event.withdrawn.id) and self._game.deadline is not None:
-            self._replan(self._game.deadline)
+        """A notice no longer stands; others may, and then :meth:`tick` plans for them."""
+        self._record.called_off(event.withdrawn, late=self._game.stopping)
+        self._game.call_off(event.withdrawn.id)
 
-    def saved(self) -> bool:
-        """A save is a checkpoint, so the figures have changed. True if the life's end is planned."""
-        if self._game.stop_at is None or self._game.deadline is None:
-            return False
-        self._replan(self._game.deadline)
-        return True
-
-    def _replan(self, deadline: float) -> None:
-        self._game.replan(planner.plan(time.monotonic(), deadline, self._saves.figures()).stop_at)
-
-    def _last_save(self, now: float) -> None:
+    def _last_save(self) -> None:
         """The time that was planned for it has come."""
-        deadline = self._game.deadline
-        if deadline is not None and planner.plan(now, deadline, self._saves.figures()).drop_in_flight:
+        plan = self._game.plan
+        if plan is not None and plan.drop_in_flight:
             self._saves.drop_current()
-        self._stop("notice", deadline=deadline)
+        self._stop("notice", deadline=self._game.deadline)
 
     def _stop(self, cause: Cause, *, deadline: float | None = None) -> None:
         """Ask the trainer for its last snapshot, or stop a command that has nothing to save yet."""

@@ -141,11 +141,12 @@ class Guard:
     def _tick(self, now: float) -> None:
         self._place.notify.alive()
         self._record.observe(self._training.talk, self._saves, self._end)
+        self._saves.observe()
         if self._exit is not None:
             return
         self._ending.tick(now)
         if not self._end.stopping:
-            self._saves.ask_if_due(now)
+            self._saves.ask_if_due(now, stop_at=self._end.stop_at)
         self._over = self._over or self._nobody_trains(now)
         if self._over:
             self._drain(now)
@@ -172,6 +173,8 @@ class Guard:
         if self._life is None:
             raise RuntimeError("a state came before its life was claimed")
         self._record.restored(event)
+        if event.held is not None:
+            self._saves.measured.restored(event.held.bytes, event.seconds)
         if not self._saves.opened:
             committer = Committer(self._place.store, self._life, parent=event.parent)
             self._committer = committer
@@ -275,8 +278,8 @@ class Guard:
     def _on_uploaded(self, event: Uploaded) -> None:
         self._saves.uploaded(event)
         self._record.saved(event)
-        planned = self._ending.saved()
-        if not planned and self._watch is not None and self._committer is not None and not self._end.stopping:
+        ending = self._end.stopping or self._end.plan is not None
+        if not ending and self._watch is not None and self._committer is not None:
             self._watch.prune(self._committer)
 
     def _on_upload_failed(self, event: UploadFailed) -> None:

@@ -1,6 +1,7 @@
 """When the next save is due while nothing is wrong: the interval, and patience after a save that failed."""
 
-from outlive_agent.planner import Figures, interval_seconds
+from outlive_agent.measured import Figures
+from outlive_agent.planner import interval_seconds
 from outlive_agent.settings.values import Every
 from outlive_agent.units import duration_text
 
@@ -22,6 +23,11 @@ class Pace:
     def failures(self) -> int:
         """How many saves in a row failed."""
         return self._failures
+
+    @property
+    def retrying(self) -> bool:
+        """Whether the last save failed, and the next one waits for its time."""
+        return self._retry_at is not None
 
     def started(self, now: float) -> None:
         """A trainer has its state and trains on."""

@@ -16,6 +16,7 @@ from outlive_agent.exits import Exit
 from outlive_agent.history import History
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import step_text
+from outlive_agent.measured import Figures
 from outlive_agent.notice import Notice, Withdrawn
 from outlive_agent.planner import Plan
 from outlive_agent.saves import Saves, Totals
@@ -24,6 +25,8 @@ from outlive_agent.verdict import Verdict
 
 LAST_WRITES_SECONDS = 20.0
 """How long the end waits for the history to be written."""
+EARLIER_SECONDS = 0.5
+"""One deadline may be told in several ways that differ by less."""
 STATUS_SECONDS = 2.0
 EXTEND_EVERY_SECONDS = 2.0
 STALLED_SECONDS = 60.0
@@ -137,7 +140,7 @@ class Record:
     def _extend(self, saves: Saves, end: EndGame, *, now: float) -> None:
         """Ask systemd for more time: while the trainer may still take its time, and while an upload moves."""
         progress = saves.progress
-        moved = (saves.totals.checkpoints, progress[1] if progress is not None else -1)
+        moved = (saves.totals.checkpoints, progress[1].done if progress is not None else -1)
         if moved != self._moved:
             self._moved, self._moved_at = moved, now
         if not end.stopping or now < self._next_extend:
@@ -204,10 +207,35 @@ class Record:
         self.history.record("called-off", source=withdrawn.source, id=withdrawn.id, late=late)
         return True
 
-    def planned(self, plan: Plan, notice: Notice) -> None:
-        """What will be done about it."""
-        self._journal.notice(plan.text)
-        self.history.record("plan", id=notice.id, text=plan.text, fits=plan.fits, step=self.reached_step)
+    def planned(
+        self,
+        plan: Plan,
+        figures: Figures,
+        *,
+        now: float,
+        deadline: float | None,
+        notice: Notice | None = None,
+    ) -> None:
+        """What is done about the notices that stand, and by which figures."""
+        own = deadline if notice is None else notice.deadline
+        earlier = own is not None and deadline is not None and deadline < own - EARLIER_SECONDS
+        text = f"an earlier deadline stands: {plan.text}" if earlier else plan.text
+        self._journal.notice(text)
+        self.history.record(
+            "plan",
+            id=None if notice is None else notice.id,
+            text=text,
+            action=plan.action,
+            fits=plan.fits,
+            step=self.reached_step,
+            seconds_left=None if deadline is None else round(deadline - now, 3),
+            train_on_seconds=round(plan.stop_at - now, 3),
+            **plan.need.seconds(),
+            changed_bytes=figures.changed_bytes,
+            bytes_per_second=None if figures.rate is None else round(figures.rate),
+            in_flight_seconds=_rounded(figures.in_flight_seconds),
+            restore_seconds=_rounded(figures.restore_seconds),
+        )
 
     def superseded(self, error: OutliveError) -> None:
         """A newer life exists."""
@@ -286,8 +314,8 @@ class Record:
             saved_bytes=totals.bytes,
             saved_seconds=totals.seconds,
             sending_step=progress[0].step if progress is not None else None,
-            sent_bytes=progress[1] if progress is not None else None,
-            sending_bytes=progress[2] if progress is not None else None,
+            sent_bytes=progress[1].done if progress is not None else None,
+            sending_bytes=progress[1].total if progress is not None else None,
             notice=self._notice.source if self._notice is not None else None,
             deadline=_wall(end.deadline),
             interval=saves.interval_text(),
@@ -313,3 +341,7 @@ def _wall(deadline: float | None) -> str | None:
     if deadline is None:
         return None
     return iso_text(datetime.now(timezone.utc) + timedelta(seconds=deadline - time.monotonic()))
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 
 from outlive.errors import OutliveError
+from outlive.staging.control import NO_STEPS
 from outlive.staging.messages import Committed as CommittedPacket
 from outlive.staging.messages import Failed, Reason
 from outlive.store.commit import Committer
@@ -12,8 +13,9 @@ from outlive_agent.events import Post, Uploaded, UploadFailed
 from outlive_agent.held import Held
 from outlive_agent.history import History
 from outlive_agent.journal import Journal, step_text
+from outlive_agent.measured import Figures, Measured, Progress
 from outlive_agent.pace import Pace
-from outlive_agent.planner import Figures
+from outlive_agent.planner import needed
 from outlive_agent.settings.values import Every
 from outlive_agent.units import bytes_text, duration_text
 from outlive_agent.upload import Uploader
@@ -44,17 +46,19 @@ class Saves:
         self.totals = Totals()
         self.problem: OutliveError | None = None
         self.pace = Pace(every)
+        self.measured = Measured()
         self._every = every
         self._journal = journal
         self._history: History | None = None
         self._uploader: Uploader | None = None
         self._asked: int | None = None
+        self._wanted: Reason | None = None
+        """Asked for while nobody was there to be asked."""
         self._rescues = 0
         self._rescue_at = 0.0
         self._given_up = False
         self._open = 0
         """Uploads whose outcome was not told yet."""
-        self._copy_seconds: float | None = None
 
     def open(self, committer: Committer, *, resumed: int | None, post: Post, history: History) -> None:
         """From now on snapshots become checkpoints of this life, which resumed from that step."""
@@ -83,8 +87,11 @@ class Saves:
         self.talk = talk
         self.newest = held
         self._asked = None
-        talk.page.every_steps = self._every.steps or 0
+        self._hold_steps(False)
         self.pace.started(time.monotonic())
+        self.measured.trainer_came()
+        if self._wanted is not None:
+            self.ask(self._wanted)
 
     def trainer_gone(self) -> None:
         """Nobody is there to be asked."""
@@ -95,16 +102,28 @@ class Saves:
         self.totals.saved_step = None if held is None else held.step
 
     def ask(self, reason: Reason, *, stop: bool = False, deadline: float | None = None) -> None:
-        """Ask the trainer for a snapshot at its next boundary."""
+        """Ask the trainer for a snapshot at its next boundary; if there is none yet, once there is."""
+        self._wanted = None
         if self.talk is not None:
             nanoseconds = 0 if deadline is None else max(1, int(deadline * 1e9))
             self._asked = self.talk.page.ask(reason, stop=stop, deadline_ns=nanoseconds)
+        elif not stop:
+            self._wanted = reason
 
-    def ask_if_due(self, now: float) -> None:
-        """Ask for what the interval wants."""
+    def ask_if_due(self, now: float, *, stop_at: float | None) -> None:
+        """Ask for what the interval wants, unless it would be in the way of a last save that is planned."""
+        late = stop_at is not None and now + needed(self.figures()).safe > stop_at
+        self._hold_steps(late or self.pace.retrying)
         due = self.due_at()
-        if due is not None and now >= due:
+        if due is not None and now >= due and not late:
             self.ask("interval")
+
+    def observe(self) -> None:
+        """Look at how long the steps take."""
+        page = self.talk.page if self.talk is not None else None
+        if page is not None and page.boundary_ns:
+            mean = page.step_ns / 1e9 if page.step_ns else None
+            self.measured.stepped(page.step, page.boundary_ns / 1e9, mean=mean)
 
     def due_at(self) -> float | None:
         """When to ask for the next save; None while one is asked for, or an upload still has the arena."""
@@ -124,7 +143,7 @@ class Saves:
             raise RuntimeError("a snapshot came before the life began")
         self.newest = held
         self._rescues = 0
-        self._copy_seconds = held.copy_seconds
+        self.measured.copied(held.copy_seconds)
         self.pace.taken(time.monotonic())
         self._open += 1
         replaced = self._uploader.submit(held)
@@ -145,6 +164,7 @@ class Saves:
         again = " (saves work again)" if self.pace.failures else ""
         self.problem = None
         self.pace.saved()
+        self.measured.uploaded(committed.sent_bytes, committed.seconds)
         if self.talk is not None:
             self.talk.page.committed_step = held.step
         self._free(held)
@@ -219,8 +239,8 @@ class Saves:
         return self.newest if self.newest is not None and self.newest.intact else None
 
     @property
-    def progress(self) -> tuple[Held, int, int, float] | None:
-        """What is being uploaded, bytes done, bytes in all, seconds so far."""
+    def progress(self) -> tuple[Held, Progress] | None:
+        """What is being uploaded, and how far it is."""
         return None if self._uploader is None else self._uploader.progress
 
     def pending(self, held: Held) -> bool:
@@ -234,23 +254,14 @@ class Saves:
             self._uploader.drop_current()
 
     def figures(self) -> Figures:
-        """What was measured so far."""
-        page = self.talk.page if self.talk is not None else None
-        return Figures(
-            step_seconds=page.step_ns / 1e9 if page is not None and page.step_ns else None,
-            copy_seconds=self._copy_seconds,
-            upload_seconds=self.totals.seconds,
-            in_flight_seconds=self._in_flight_seconds(),
-        )
-
-    def _in_flight_seconds(self) -> float | None:
+        """What a save costs by now."""
         progress = self.progress
-        if progress is None:
-            return None
-        _, done, total, seconds = progress
-        if done and total:
-            return seconds * (total - done) / done
-        return max(0.0, (self.totals.seconds or seconds * 2) - seconds)
+        return self.measured.figures(None if progress is None else progress[1])
+
+    def _hold_steps(self, hold: bool) -> None:
+        """An interval in steps is the trainer's own: let it rest, or let it go on."""
+        if self.talk is not None:
+            self.talk.page.every_steps = NO_STEPS if hold else self._every.steps or 0
 
     def _free(self, held: Held) -> None:
         if self.talk is not None:

@@ -7,6 +7,7 @@ from outlive.errors import Cancelled, OutliveError, Superseded
 from outlive.store.commit import Committer, Snapshot
 from outlive_agent.events import Event, Post, SupersededSeen, Uploaded, UploadFailed
 from outlive_agent.held import Held
+from outlive_agent.measured import Progress
 from outlive_agent.shortage import shortage
 
 
@@ -22,7 +23,7 @@ class Uploader:
         self._drop = threading.Event()
         self._closed = False
         self._began = 0.0
-        self._progress = (0, 0)
+        self._progress = (0, 0, 0)
         self._thread = threading.Thread(target=self._run, name="upload", daemon=True)
         self._thread.start()
 
@@ -44,12 +45,14 @@ class Uploader:
             return tuple(held for held in (self._current, self._waiting) if held is not None)
 
     @property
-    def progress(self) -> tuple[Held, int, int, float] | None:
-        """What is being uploaded, bytes done, bytes in all, seconds so far; None when idle."""
+    def progress(self) -> tuple[Held, Progress] | None:
+        """What is being uploaded, and how far it is; None when idle."""
         with self._changed:
             if self._current is None:
                 return None
-            return (self._current, *self._progress, time.monotonic() - self._began)
+            done, total, sent = self._progress
+            seconds = time.monotonic() - self._began
+            return self._current, Progress(done=done, total=total, sent=sent, seconds=seconds)
 
     def close(self) -> None:
         """Give up. What is under way is left without a manifest, so it never was."""
@@ -75,7 +78,7 @@ class Uploader:
                 return None
             self._current, self._waiting = self._waiting, None
             self._drop.clear()
-            self._began, self._progress = time.monotonic(), (0, 0)
+            self._began, self._progress = time.monotonic(), (0, 0, 0)
             return self._current
 
     def _outcome(self, held: Held) -> Event:
@@ -96,9 +99,9 @@ class Uploader:
             return UploadFailed(held=held, error=short)
         return Uploaded(held=held, committed=committed)
 
-    def _advance(self, done: int, total: int, _: int) -> None:
+    def _advance(self, done: int, total: int, sent: int) -> None:
         with self._changed:
-            self._progress = (done, total)
+            self._progress = (done, total, sent)
 
 
 def _snapshot(held: Held) -> Snapshot:

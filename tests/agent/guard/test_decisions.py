@@ -6,8 +6,8 @@ import pytest
 
 from outlive_agent.endgame import EndGame
 from outlive_agent.exits import Exit
+from outlive_agent.measured import Estimate, Figures
 from outlive_agent.pace import Pace
-from outlive_agent.planner import Figures
 from outlive_agent.restarts import Restarts
 from outlive_agent.settings.values import Every
 from outlive_agent.verdict import Facts, judge
@@ -70,14 +70,63 @@ def test_endgame_hurry() -> None:
     assert end.escalate(1001) == "kill"
 
 
-def test_endgame_takes_the_more_urgent_plan() -> None:
-    """A second notice can make the stop earlier, not later."""
+_FIGURES = Figures(
+    step=Estimate(seconds=1, samples=9),
+    copy=Estimate(seconds=1, samples=9),
+    upload=Estimate(seconds=10, samples=9),
+)
+_NEEDED = 12 * 1.25 + 1
+
+
+def test_endgame_takes_the_more_urgent_notice() -> None:
+    """A second notice can make the stop earlier, not later, and its plan is for the earliest deadline."""
     end = EndGame(30)
-    end.plan(deadline=500, stop_at=400, notice="a")
-    end.plan(deadline=900, stop_at=800, notice="b")
-    assert (end.deadline, end.stop_at) == (500, 400)
-    end.plan(deadline=300, stop_at=200, notice="c")
-    assert (end.due(199), end.due(200)) == (False, True)
+    end.noticed("a", deadline=500, now=0, figures=_FIGURES)
+    assert (end.deadline, end.stop_at) == (500, 500 - _NEEDED)
+    later = end.noticed("b", deadline=900, now=0, figures=_FIGURES)
+    assert (end.deadline, end.stop_at) == (500, 500 - _NEEDED)
+    assert later.text.startswith("8 min 20 s left")
+    end.noticed("c", deadline=300, now=0, figures=_FIGURES)
+    assert (end.due(283), end.due(300 - _NEEDED)) == (False, True)
+
+
+def test_endgame_called_off() -> None:
+    """When the more urgent notice no longer stands, the other one is planned for; without any, nothing is."""
+    end = EndGame(30)
+    end.noticed("a", deadline=500, now=0, figures=_FIGURES)
+    end.noticed("b", deadline=900, now=0, figures=_FIGURES)
+    assert end.call_off("a")
+    end.replan(10, _FIGURES)
+    assert end.stop_at == 900 - _NEEDED
+    assert not end.call_off("b")
+    assert end.replan(20, _FIGURES) is None
+    assert end.stop_at is None
+
+
+def test_endgame_follows_the_figures() -> None:
+    """An upload that turns out slower moves the stop forward, and only another decision is told again."""
+    end = EndGame(30)
+    end.noticed("a", deadline=500, now=0, figures=_FIGURES)
+    slow = Figures(step=_FIGURES.step, copy=_FIGURES.copy, upload=Estimate(seconds=100, samples=9))
+    assert end.replan(10, slow) is None
+    assert end.stop_at == 500 - 102 * 1.25 - 1
+    told = end.replan(end.stop_at, slow)
+    assert told is not None
+    assert told.action == "save and stop"
+    assert end.due(500 - 102 * 1.25 - 1)
+    assert end.replan(400, _FIGURES) is None, "a decision to stop stands"
+
+
+def test_endgame_finishes_what_is_under_way() -> None:
+    """While only the save under way fits nobody is asked to stop; once it is done one more is tried."""
+    end = EndGame(30)
+    busy = Figures(step=_FIGURES.step, copy=_FIGURES.copy, upload=_FIGURES.upload, in_flight_seconds=3)
+    assert end.noticed("a", deadline=5, now=0, figures=busy).action == "finish"
+    assert not end.due(2)
+    told = end.replan(3, _FIGURES)
+    assert told is not None
+    assert told.action == "nothing fits"
+    assert end.due(3)
 
 
 def test_restarts_count_crashes_in_a_row() -> None:

@@ -47,7 +47,7 @@ def test_reclaim_through_a_server_in_trouble(machine: Machine, fault: str) -> No
     """A server that fails first delays the notice, and no more."""
     with Emulator("azure" if "token" not in fault and "401" not in fault else "aws") as emulator:
         emulator.faults = [parse_fault(fault)]
-        emulator.stage.announce(60)
+        emulator.stage.announce(30)
         run = _exec(machine, emulator)
         run.wait_line("reclaim announced")
         assert run.exit_code() == Exit.RESUME, run.text

@@ -13,6 +13,9 @@ PAGE_BYTES = 4096
 LAYOUT = 1
 ARENAS = 2
 
+NO_STEPS = (1 << 64) - 1
+"""As an interval in steps: none for now, not even the script's own."""
+
 # Words that the agent writes.
 W_LAYOUT, W_SERIAL, W_REASON, W_STOP, W_DEADLINE, W_EVERY_STEPS, W_COMMITTED = 0, 1, 2, 3, 4, 5, 6
 W_FREED = 8
@@ -110,7 +113,7 @@ class ControlPage:
 
     @property
     def every_steps(self) -> int:
-        """Save whenever the step is a multiple of this; 0 = no such interval."""
+        """Save whenever the step is a multiple of this; 0 = no such interval; ``NO_STEPS`` = not now."""
         return self.words[W_EVERY_STEPS]
 
     @every_steps.setter

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from outlive.errors import StateError
-from outlive.staging.control import W_EVERY_STEPS, W_SERIAL
+from outlive.staging.control import NO_STEPS, W_EVERY_STEPS, W_SERIAL
 from outlive.train.boundary import Stand, Want
 from outlive.train.saving import Saving, say
 from outlive.train.stop import EXIT_RESUME, EXIT_SAVE_FAILED, EXIT_SUPERSEDED, Signals
@@ -34,7 +34,9 @@ class Requests:
         """
         link = self._saving.link
         words = link.page.words
-        every = words[W_EVERY_STEPS] if self._every is None else self._every
+        every = words[W_EVERY_STEPS]
+        if self._every is not None and every != NO_STEPS:
+            every = self._every
         if every and step is not None and step % every == 0:
             self.ask(Want(reason="interval"))
         return (
