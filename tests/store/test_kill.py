@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from fakes.checkpoints import Clock, begin, image_of, restored, snapshot
+from fakes.checkpoints import Clock, begin, snapshot
+from fakes.invariants import check, check_no_garbage, state
 from fakes.stores import FailingStore, Failure, Killed, UnconditionalStore
 from outlive.errors import OutliveError
 from outlive.objects.interface import ObjectStore
@@ -21,20 +22,12 @@ from outlive.store.lives import newest_life
 from outlive.store.newest import checkpoints
 from outlive.store.prune import prune
 from outlive.store.retention import Keep
-from outlive.store.survey import lacks, survey
 
 DAY = timedelta(days=1, seconds=1)
 NO_GRACE = timedelta(seconds=-1)
 """Age protects nothing here: what is safe must be safe without it."""
-FROZEN = b"frozen" * 20
-
 Told = Callable[[int], None]
 T = TypeVar("T")
-
-
-def state(step: int) -> tuple[bytes, bytes]:
-    """A frozen tensor, and one that returns to earlier contents, as a deterministic repetition does."""
-    return FROZEN, b"%d" % (step % 3)
 
 
 def a_life(store: ObjectStore, told: Told) -> None:
@@ -46,18 +39,6 @@ def a_life(store: ObjectStore, told: Told) -> None:
         told(step + number)
         if number > 1:
             prune(store, "gpt", Keep(last=2), owner=committer, grace=NO_GRACE)
-
-
-def check(store: ObjectStore, acknowledged: int, *, unacknowledged: tuple[CheckpointId, ...] = ()) -> None:
-    """The newest acknowledged checkpoint, or a later one, restores bit for bit; all are whole."""
-    found = restored(store)
-    assert (found[0].step if found else 0) >= acknowledged
-    if found:
-        assert found[1] == image_of(*state(found[0].step))
-    look = survey(store, "gpt")
-    assert not look.unreadable
-    for checkpoint, manifest in look.manifests.items():
-        assert checkpoint in unacknowledged or not [*lacks(manifest, look.chunks)]
 
 
 @pytest.mark.parametrize(
@@ -96,22 +77,12 @@ def test_no_acknowledged_checkpoint_is_lost_wherever_a_life_dies(
         for _ in range(3):
             prune(store, "gpt", Keep(last=1), owner=owner)
         check(store, last)
-        assert_no_garbage(store)
+        assert owner.parent is not None
+        check_no_garbage(store, {owner.parent.id, CheckpointId(owner.life.number, last)})
         if not failing.met:
             assert at > 40
             return
     raise AssertionError("the life never ended")
-
-
-def assert_no_garbage(store: MemoryStore) -> None:
-    look = survey(store, "gpt")
-    named = {
-        layout.chunk("gpt", blob.home, blake3=blob.blake3)
-        for manifest in look.manifests.values()
-        for blob in manifest.blobs()
-    }
-    assert set(look.chunks) == named
-    assert len(look.written) == 2  # the newest, and the parent of the life that is at work
 
 
 def test_a_directory_keeps_the_same_promises(tmp_path: Path) -> None:
