@@ -22,6 +22,7 @@ W_FREED = 8
 # Words that the trainer writes.
 W_STEP, W_BOUNDARY, W_EPOCH, W_STEP_NS, W_COPY_NS, W_HONOURED = 16, 17, 18, 19, 20, 21
 W_BEGUN = 22
+W_STALL_NS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +176,15 @@ class ControlPage:
     @copy_ns.setter
     def copy_ns(self, nanoseconds: int) -> None:
         self.words[W_COPY_NS] = nanoseconds
+
+    @property
+    def stall_ns(self) -> int:
+        """Time that the training lost by the last snapshot; 0 = none yet."""
+        return self.words[W_STALL_NS]
+
+    @stall_ns.setter
+    def stall_ns(self, nanoseconds: int) -> None:
+        self.words[W_STALL_NS] = nanoseconds
 
     @property
     def honoured(self) -> int:

@@ -103,6 +103,7 @@ class SnapshotTaken:
     metrics: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     copy_seconds: float = 0.0
+    stall_seconds: float = 0.0
     stop: bool = False
 
 

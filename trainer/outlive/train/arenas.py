@@ -1,22 +1,27 @@
 """The trainer's memory for snapshots: whose it is at the moment, and what lies where in it."""
 
-import math
 import os
-import time
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from outlive.staging.arena import Arena, notes_to_fd
 from outlive.staging.messages import ArenaOffer, SnapshotTaken
-from outlive.train import environment
-from outlive.train.boundary import Stand, Want
 from outlive.train.layout import Layout
 from outlive.train.link import Link
-from outlive.train.snapshot import Plan
 
 MAIN, SPARE = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Where one snapshot goes."""
+
+    arena: int
+    number: int
+    windows: Sequence[Tensor]
 
 
 class Arenas:
@@ -29,6 +34,7 @@ class Arenas:
         self._arenas: dict[int, Arena] = {} if first is None else {MAIN: first}
         self._sent = {MAIN: 0, SPARE: 0}
         self._windows: dict[int, tuple[Layout, list[Tensor]]] = {}
+        self._cleared: dict[int, Layout] = {}
 
     def free(self, *, stop: bool) -> int | None:
         """An arena that is the trainer's now. Only a snapshot that may not wait gets the spare one."""
@@ -37,36 +43,31 @@ class Arenas:
                 return arena
         return None
 
-    def hand_over(self, plan: Plan, want: Want, *, arena: int, stand: Stand) -> int:
-        """Copy the snapshot and give it to the agent; its number. ``EOFError`` if the agent has gone."""
-        windows = self._windows_for(plan.layout, arena)
+    def prepare(self, layout: Layout) -> None:
+        """Have memory for such an image before the first save, and touch it off the training's thread."""
+        if self.free(stop=False) is None:
+            return
+        self._windows_for(layout, MAIN)
+        threading.Thread(target=self._arenas[MAIN].prefault, name="outlive-prefault", daemon=True).start()
+
+    def begin(self, layout: Layout, arena: int) -> Room:
+        """Room for the next snapshot; what the arena held is lost. ``EOFError`` if the agent has gone."""
+        windows = self._windows_for(layout, arena)
         number = self.number + 1
         self._link.page.begin(arena, number)
-        began = time.monotonic_ns()
-        plan.copy_into(windows)
-        took = time.monotonic_ns() - began
-        self._link.page.copy_ns = took
-        packet = SnapshotTaken(
-            number=number,
-            arena=arena,
-            step=stand.step,
-            epoch=stand.epoch,
-            reason=want.reason,
-            bytes=plan.layout.size,
-            table=len(plan.layout.table),
-            values=len(plan.values),
-            metrics=_numbers(stand.metrics),
-            environment=environment.describe(),
-            copy_seconds=took / 1e9,
-            stop=want.stop,
-        )
-        notes = notes_to_fd(plan.layout.table, plan.values)
+        if self._cleared.get(arena) is not layout:
+            layout.clear_gaps(self._arenas[arena].view)
+            self._cleared[arena] = layout
+        return Room(arena=arena, number=number, windows=windows)
+
+    def hand_over(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
+        """Give the agent the snapshot whose last byte is copied. ``EOFError`` if it has gone."""
+        notes = notes_to_fd(table, values)
         try:
             self._link.send(packet, notes)
         finally:
             os.close(notes)
-        self.number = self._sent[arena] = number
-        return number
+        self.number = self._sent[packet.arena] = packet.number
 
     def move_to(self, link: Link) -> None:
         """Offer the same memory to another agent, whose conversation counts from the start."""
@@ -78,6 +79,7 @@ class Arenas:
 
     def close(self) -> None:
         self._windows.clear()
+        self._cleared.clear()
         for arena in self._arenas.values():
             arena.close()
         self._arenas.clear()
@@ -97,16 +99,3 @@ class Arenas:
         windows = layout.windows(memory.view)
         self._windows[arena] = (layout, windows)
         return windows
-
-
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Metrics as numbers. Only here is a device waited for; what is no finite number is left out."""
-    numbers = {}
-    for name, value in metrics.items():
-        try:
-            number = float(value)
-        except (TypeError, ValueError, RuntimeError):  # several elements, text, or a freed graph
-            continue
-        if math.isfinite(number):
-            numbers[name] = number
-    return numbers

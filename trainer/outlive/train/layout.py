@@ -27,16 +27,24 @@ class Layout:
     table: bytes
 
     def windows(self, image: memoryview) -> list[Tensor]:
-        """The image's memory behind `copied`, as integers; what lies between is set to zero."""
-        windows, end = [], 0
+        """The image's memory behind `copied`, as integers."""
+        windows = []
         for i in self.copied:
             entry = self.entries[i]
-            image[end : entry.offset] = bytes(entry.offset - end)
-            end = entry.offset + entry.bytes
             dtype = getattr(torch, entry.dtype)
             windows.append(bits(window(image, dtype, shape=entry.shape, offset=entry.offset)))
-        image[end : self.size] = bytes(self.size - end)
         return windows
+
+    def clear_gaps(self, image: memoryview) -> None:
+        """Zeros between the tensors, so that equal states make equal images."""
+        end = 0
+        for i in self.copied:
+            entry = self.entries[i]
+            if entry.offset > end:
+                image[end : entry.offset] = bytes(entry.offset - end)
+            end = entry.offset + entry.bytes
+        if self.size > end:
+            image[end : self.size] = bytes(self.size - end)
 
 
 def lay_out(tensors: Sequence[Named], last: Layout | None = None) -> Layout:

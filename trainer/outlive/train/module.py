@@ -5,7 +5,7 @@ buffers, says nothing of ``requires_grad`` and of train or eval, and carries the
 and DDP.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -37,13 +37,18 @@ class TrackedModule:
                 if parameter is not None:
                     yield clean + key, parameter
 
-    def capture(self) -> dict[str, Any]:
-        """The tree to save."""
+    def capture(self, stepped: Container[int]) -> dict[str, Any]:
+        """The tree to save. `stepped` are the ids of all parameters that tracked optimizers change."""
         frozen = {name for name, parameter in self.parameters() if not parameter.requires_grad}
         return {
             "kind": self.kind,
             "tensors": {
-                name: Named(tensor=tensor, path=f"{self.name}/{name}", group=0 if name in frozen else 1)
+                name: Named(
+                    tensor=tensor,
+                    path=f"{self.name}/{name}",
+                    group=0 if name in frozen else 1,
+                    steady=id(tensor) in stepped,
+                )
                 for name, tensor in self._tensors().items()
             },
             "fleeting": sorted(self._fleeting()),

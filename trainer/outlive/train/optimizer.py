@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outlive.train.tensors import Stored, bits, dtype_name, revive
+from outlive.train.tensors import Named, Stored, bits, dtype_name, revive
 from outlive.train.trees import revived
 
 
@@ -47,7 +47,12 @@ class TrackedOptimizer:
                 ]
                 for parameter in self._parameters()
             },
-            "state": {keys[id(parameter)]: dict(state) for parameter, state in self._stateful(keys)},
+            "state": {
+                keys[id(parameter)]: {
+                    word: self._named(value, keys[id(parameter)], word) for word, value in state.items()
+                }
+                for parameter, state in self._stateful(keys)
+            },
             "rest": {
                 key: state for key, state in self.optimizer.state.items() if not isinstance(key, Tensor)
             },
@@ -110,6 +115,11 @@ class TrackedOptimizer:
                     bits(live).copy_(bits(value.view))  # a compiled step holds on to this very tensor
                 else:
                     group[word] = revived(value)
+
+    def _named(self, value: Any, key: str, word: object) -> Any:
+        if type(value) is not Tensor:
+            return value
+        return Named(tensor=value, path=f"{self.name}/state/{key}/{word}", steady=True)
 
     def _parameters(self) -> Iterator[nn.Parameter]:
         for group in self.optimizer.param_groups:

@@ -45,6 +45,7 @@ class Requests:
             or self._signals.received != 0
             or self._signals.save
             or self.by_hand
+            or self._saving.again is not None
             or link.lost
             or link.refused is not None
         )
@@ -68,11 +69,10 @@ class Requests:
             self._complain(why)
             if want.stop:
                 self._leave(EXIT_SAVE_FAILED)
+            self._saving.honour(want)
             done = True
         if done:
             self._want = None
-            if want.serial:
-                self._saving.link.page.honoured = want.serial
             if want.stop:
                 self._stop(want, stand)
         elif want.stop and self._saving.link.lost:
@@ -80,6 +80,9 @@ class Requests:
 
     def _collect(self) -> None:
         page = self._saving.link.page
+        if self._saving.again is not None:
+            again, self._saving.again = self._saving.again, None
+            self.ask(again)
         if self.by_hand:
             self.by_hand = False
             self.ask(Want(reason="hand"))

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,8 +60,9 @@ def attach(
     except BaseException:
         signals.remove()
         raise
-    every_steps = None if os.environ.get(REHEARSAL) else wishes.every_steps  # a rehearsal has its own
-    attached = Run(link, signals, every=every_steps, first=given)
+    if os.environ.get(REHEARSAL):
+        wishes = replace(wishes, every=None)  # a rehearsal has its own
+    attached = Run(link, signals, wishes=wishes, first=given)
     try:
         for line in wishes.overruled(link.welcome):
             say(line)
@@ -83,7 +85,7 @@ class Run:
     restored_from: CheckpointId | None
     """The checkpoint this life resumed from; None if it started from nothing."""
 
-    def __init__(self, link: Link, signals: Signals, *, every: int | None, first: Given | None) -> None:
+    def __init__(self, link: Link, signals: Signals, *, wishes: settings.Wishes, first: Given | None) -> None:
         self.state = State({})
         self.restored_from = None
         self._unseen = Unseen({})
@@ -96,8 +98,10 @@ class Run:
         self._pace = Pace()
         self._accumulation = Accumulation(self._tracked)
         self._loops = Loops(on_continue=self._go_on, on_boundary=self._between_epochs, say=say)
-        self._saving = Saving(link, capture=self._capture, first=None if first is None else first.arena)
-        self._requests = Requests(self._saving, signals, every=every)
+        self._saving = Saving(
+            link, capture=self._capture, first=None if first is None else first.arena, hide=wishes.hide
+        )
+        self._requests = Requests(self._saving, signals, every=wishes.every_steps)
         self._witness: Witness | None = None
 
     @property
@@ -131,6 +135,7 @@ class Run:
             self._first_boundary()
         if self._witness is not None:
             self._witness.boundary(self._stand(), sys._getframe(1))
+        self._saving.land(wait=False)
         if self._requests.due(self._steps):
             self._save(between=False)
         self._accumulation.passed()

@@ -1,19 +1,25 @@
 """One way to save, whatever the reason: capture, plan, copy, hand over. Also: what if the agent is gone."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from outlive.errors import OutliveError
 from outlive.staging.arena import Arena
 from outlive.staging.messages import Committed, Ended, Failed, Outcome, Refused
 from outlive.train.arenas import Arenas
 from outlive.train.boundary import Stand, Want
+from outlive.train.hiding import Hiding
 from outlive.train.layout import Layout
 from outlive.train.link import Link, RefusedError
 from outlive.train.sidecar import let_go, succeed_agent
-from outlive.train.snapshot import plan
+from outlive.train.snapshot import Plan, plan
+from outlive.train.taking import Taking
 
 ACCEPT_SECONDS = 30.0
 PATIENCE_SECONDS = 3600.0
@@ -33,12 +39,22 @@ def say(line: str) -> None:
 class Saving:
     """Takes snapshots of one run and hands them to whichever agent it has."""
 
-    def __init__(self, link: Link, *, capture: Callable[[], Mapping[str, Any]], first: Arena | None) -> None:
+    def __init__(
+        self, link: Link, *, capture: Callable[[], Mapping[str, Any]], first: Arena | None, hide: bool = True
+    ) -> None:
         self.link = link
         self.step: int | None = None
         """The step of the newest snapshot that the agent has, or that this life resumed from."""
+        self.again: Want | None = None
+        """A save whose snapshot turned out to be of no use, to be taken at the next boundary."""
         self._capture = capture
         self._arenas = Arenas(link, first)
+        self._hiding = Hiding(say, wanted=hide)
+        self._taking: Taking | None = None
+        self._landing = threading.RLock()
+        # Disabled for the compiler, which would else make what it sees at compile time part of the step.
+        hook = torch.compiler.disable(self._before_optimizer_step)  # type: ignore[no-untyped-call]
+        self._hook = register_optimizer_step_pre_hook(hook)
         self._layout: Layout | None = None
         self._before: int | None = None
         self._retry_at = 0.0
@@ -51,12 +67,19 @@ class Saving:
     def check(self) -> None:
         """``StateError`` now rather than at the first save, if the state cannot be kept."""
         self._layout = plan(self._capture(), self._layout).layout
+        try:
+            self._arenas.prepare(self._layout)
+        except EOFError:
+            self.link.lost = True
 
     def save(self, want: Want, stand: Stand) -> bool:
         """Take the snapshot, if there is anything new to save. False if it has to wait."""
+        began = time.monotonic_ns()
+        self.land()
         if isinstance(self.link.results.get(self._arenas.number), Failed):
             self.step = self._before
         if stand.step == self.step:
+            self.honour(want)
             return True
         arena = None if self.link.lost else self._arenas.free(stop=want.stop)
         if arena is None:
@@ -64,15 +87,36 @@ class Saving:
         snapshot = plan(self._capture(), self._layout)
         self._layout = snapshot.layout
         try:
-            self._arenas.hand_over(snapshot, want, arena=arena, stand=stand)
+            self._begin(snapshot, want, stand, arena=arena, began=began)
         except EOFError:
             self.link.lost = True
-            return False
-        self._before, self.step = self.step, stand.step
-        return True
+        return self.step == stand.step
+
+    def honour(self, want: Want) -> None:
+        """Nothing more comes of this request."""
+        if want.serial:
+            self.link.page.honoured = want.serial
+
+    def land(self, *, wait: bool = True) -> None:
+        """Give the agent the snapshot that is being copied, if there is one. Any thread may."""
+        taking = self._taking
+        if taking is None or taking.elsewhere:
+            return
+        with self._landing:
+            if self._taking is not taking or not (wait or taking.copied):
+                return
+            taking.finish()
+            self._taking = None
+            changed = taking.changed()
+            if changed:
+                self._hiding.lost(changed, total=taking.beside)
+                self.step, self.again = self._before, taking.want
+                return
+            self._hand_over(taking)
 
     def wait_free(self) -> bool:
         """Until the arena is ours, for a last snapshot that has the time."""
+        self.land()
         return self._wait("the upload before the last one", lambda: self._arenas.free(stop=False) is not None)
 
     def secure(self, *, urgent: bool) -> bool:
@@ -81,6 +125,7 @@ class Saving:
         An agent that is not ours goes on alone, so what is `urgent` waits for no upload there. A sidecar may
         be killed with the process that started it, as in a container, so its upload is waited for.
         """
+        self.land()
         link, number = self.link, self._arenas.number
         if number == 0:
             return True
@@ -102,6 +147,7 @@ class Saving:
         """
         if not at_once and time.monotonic() < self._retry_at:
             return False
+        self.land()
         daemon = self.link.welcome.mode == "daemon"
         self._retry_at = time.monotonic() + (_RECONNECT_SECONDS if daemon else _RETRY_SECONDS)
         try:
@@ -122,9 +168,38 @@ class Saving:
 
     def end(self, outcome: Outcome, *, step: int, message: str) -> None:
         """The last packet; then let go of everything."""
+        self.land()
+        self._hook.remove()
         self.link.end(Ended(outcome=outcome, step=step, message=message))
         self._arenas.close()
         self._hang_up(self.link)
+
+    def _begin(self, plan: Plan, want: Want, stand: Stand, *, arena: int, began: int) -> None:
+        room = self._arenas.begin(plan.layout, arena)
+        beside = self._hiding.beside(plan, stop=want.stop or want.reason == "finished")
+        taking = Taking(plan, room, want=want, stand=stand, beside=beside, began=began)
+        self._before, self.step = self.step, stand.step
+        if any(beside):
+            self._taking = taking
+            taking.begin(when_late=self.land)
+            return
+        self._hand_over(taking)
+        self._hiding.taken(plan, taking.moves)
+
+    def _hand_over(self, taking: Taking) -> None:
+        page = self.link.page
+        page.copy_ns, page.stall_ns = taking.copy_ns, taking.stall_ns
+        try:
+            self._arenas.hand_over(taking.packet(), values=taking.plan.values, table=taking.plan.layout.table)
+        except EOFError:
+            self.link.lost = True
+            self.step = self._before
+        else:
+            self.honour(taking.want)
+
+    def _before_optimizer_step(self, *_: Any) -> None:
+        self._hiding.before_step()
+        self.land()
 
     def _hang_up(self, link: Link) -> None:
         link.close()

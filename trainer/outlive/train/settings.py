@@ -9,6 +9,7 @@ from outlive.errors import ConfigError
 from outlive.staging.messages import Welcome
 from outlive.store.layout import check_run_name
 
+_WAYS = {"": True, "hidden": True, "at-boundary": False}
 _EVERY = re.compile(r"auto|[0-9.]+ *[a-z]+")
 
 
@@ -19,6 +20,8 @@ class Wishes:
     run: str | None
     store: str | None
     every: int | str | None
+    hide: bool = True
+    """Whether the copy may go on beside the training (docs/SAVING.md)."""
 
     @property
     def every_steps(self) -> int | None:
@@ -60,9 +63,12 @@ def check(*, run: str | None, store: str | None, every: int | str | None) -> Wis
     steps = type(every) is int and every > 0
     if not (every is None or steps or (isinstance(every, str) and _EVERY.fullmatch(every))):
         problems.append(f"every={every!r} is neither a number of steps above 0 nor text such as '10m'")
+    way = os.environ.get("OUTLIVE_COPY", "")
+    if way not in _WAYS:
+        problems.append(f"OUTLIVE_COPY={way} is neither hidden nor at-boundary")
     if problems:
         raise ConfigError("\n".join(problems), hint="see help(outlive.attach)")
-    return Wishes(run=run, store=store, every=every)
+    return Wishes(run=run, store=store, every=every, hide=_WAYS[way])
 
 
 def check_world(environ: Mapping[str, str] = os.environ) -> None:

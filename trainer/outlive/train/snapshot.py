@@ -1,7 +1,7 @@
 """From the state of a run to an image and its notes, and from those back to the state.
 
-A snapshot is taken in two halves so that the second may one day overlap the next forward and backward pass:
-``plan`` fixes what is saved, at the boundary; ``Plan.copy_into`` moves the bytes. Today both happen there.
+A snapshot is taken in two halves: ``plan`` fixes what is saved, at the boundary; the moves of a plan are its
+bytes, and those of steady tensors may be copied while the next forward and backward pass run (`taking`).
 """
 
 import math
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from outlive.errors import Damaged
 from outlive.store.table import TensorTable
 from outlive.train import values
+from outlive.train.copying import Move, copy
 from outlive.train.layout import Layout, lay_out
 from outlive.train.tensors import DTYPES, Named, Stored, bits, is_dense, window
 from outlive.train.trees import mapped
@@ -28,11 +28,17 @@ class Plan:
     layout: Layout
     values: bytes
     sources: tuple[Tensor, ...]
+    """As the training has them, one for each of the layout's windows."""
+    steady: tuple[bool, ...]
+    """For each of them whether only an optimizer's step is expected to change it."""
+
+    def moves(self, windows: Sequence[Tensor]) -> list[Move]:
+        """All copying that this snapshot takes. Each holds the memory that its tensor has at this moment."""
+        return [(target, bits(source)) for target, source in zip(windows, self.sources, strict=True)]
 
     def copy_into(self, windows: Sequence[Tensor]) -> None:
         """Copy every tensor's bits; when this returns, the image owes nothing to the tensors."""
-        if windows:
-            torch._foreach_copy_(list(windows), [bits(source) for source in self.sources])
+        copy(self.moves(windows))
 
 
 def plan(state: Mapping[str, Any], last: Layout | None = None) -> Plan:
@@ -47,8 +53,13 @@ def plan(state: Mapping[str, Any], last: Layout | None = None) -> Plan:
     encoder.check()
     layout = lay_out(_unique(encoder.tensors), last)
     encoder.renumber(layout.order)
-    sources = tuple(encoder.tensors[layout.order[i]].tensor for i in layout.copied)
-    return Plan(layout=layout, values=values.dump(document), sources=sources)
+    copied = [encoder.tensors[layout.order[i]] for i in layout.copied]
+    return Plan(
+        layout=layout,
+        values=values.dump(document),
+        sources=tuple(named.tensor for named in copied),
+        steady=tuple(named.steady for named in copied),
+    )
 
 
 def read(image: memoryview, *, table: bytes, notes: bytes) -> dict[str, Any]:
@@ -91,5 +102,5 @@ def _unique(tensors: Sequence[Named]) -> list[Named]:
     for named in tensors:
         count = seen[named.path] = seen.get(named.path, 0) + 1
         path = named.path if count == 1 else f"{named.path}#{count}"
-        unique.append(Named(tensor=named.tensor, path=path, group=named.group))
+        unique.append(replace(named, path=path))
     return unique

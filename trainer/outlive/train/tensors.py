@@ -29,6 +29,8 @@ class Named:
     path: str
     group: int = 1
     """0 for what never changes (a frozen parameter), 1 for the rest."""
+    steady: bool = False
+    """Whether nothing but a step of a tracked optimizer is expected to change it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -60,7 +60,10 @@ class Tracked:
     def capture(self) -> dict[str, Any]:
         """A tree a name."""
         names = self._names()
-        trees = {name: module.capture() for name, module in self.modules.items()}
+        stepped = {
+            id(parameter) for tracked in self.optimizers.values() for parameter in tracked._parameters()
+        }
+        trees = {name: module.capture(stepped) for name, module in self.modules.items()}
         trees |= {name: tracked.capture() for name, tracked in self.objects.items()}
         trees |= {name: optimizer.capture(names) for name, optimizer in self.optimizers.items()}
         return trees

@@ -1,0 +1,387 @@
+"""A copy that goes on beside the training holds the state of its boundary, bit for bit, or is not used."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import outlive
+from outlive.errors import ConfigError
+from outlive.staging.messages import SnapshotTaken
+from outlive.train import taking
+from train.agent_double import WAIT_SECONDS, AgentDouble
+from train.hidden import Gate, descend, image_of, model_and_adam, save_hidden, tried
+from train.lives import backward
+from train.steps import reasons, settled, steps
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.open.set()
+
+
+def check_next_step(
+    agent: AgentDouble, gate: Gate, objects: SimpleNamespace, step: Callable[[], Any]
+) -> None:
+    """Save while nothing is copied yet, then let the step change everything: the image is of the boundary."""
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, step)
+        wanted = save_hidden(run, gate)
+        assert run._saving._taking is not None, "the copy goes on beside the training"
+        step()
+        assert image_of(run) != wanted
+        settled(agent)
+        gate.open.set()
+        assert agent.last.image == wanted
+        assert agent.last.packet.step == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": True}, {"amsgrad": True}])
+def test_the_next_step_waits_for_the_copy(agent: AgentDouble, gate: Gate, options: dict[str, bool]) -> None:
+    """Whichever way Adam does its step, it begins when the last byte is copied; BatchNorm does not wait."""
+    objects = model_and_adam(**options)
+    check_next_step(agent, gate, objects, lambda: descend(objects))
+
+
+def test_optimizers_with_a_closure(agent: AgentDouble, gate: Gate) -> None:
+    """LBFGS, which changes parameters many times in one step, begins it when the last byte is copied."""
+    model = nn.Linear(8, 1)
+    objects = SimpleNamespace(model=model, optimizer=torch.optim.LBFGS(model.parameters(), max_iter=3))
+
+    def closure() -> Tensor:
+        objects.optimizer.zero_grad()
+        loss: Tensor = model(torch.randn(4, 8)).square().mean()
+        backward(loss)
+        return loss
+
+    check_next_step(agent, gate, objects, lambda: objects.optimizer.step(closure))
+
+
+def test_a_scaler_steps_the_optimizer(agent: AgentDouble, gate: Gate) -> None:
+    """A step that goes through GradScaler is a step."""
+    objects = model_and_adam()
+    scaler = torch.amp.GradScaler("cpu")
+
+    def step() -> None:
+        objects.optimizer.zero_grad()
+        backward(scaler.scale(objects.model(torch.randn(4, 8)).square().mean()))
+        scaler.step(objects.optimizer)
+        scaler.update()
+
+    check_next_step(agent, gate, SimpleNamespace(**vars(objects), scaler=scaler), step)
+
+
+@pytest.mark.filterwarnings("ignore")  # what torch's compiler says of what it leaves out
+def test_a_compiled_step(agent: AgentDouble, gate: Gate) -> None:
+    """A step that torch has compiled waits as well, each time."""
+    objects = model_and_adam()
+    compiled = torch.compile(lambda: objects.optimizer.step(), backend="eager")
+
+    def step() -> None:
+        objects.optimizer.zero_grad()
+        backward(objects.model(torch.randn(4, 8)).square().mean())
+        compiled()
+
+    check_next_step(agent, gate, objects, step)
+
+
+def test_looks_of_parameters(agent: AgentDouble, gate: Gate) -> None:
+    """Tied, channels-last, transposed, without dimensions, of 16 bits and complex: all of the boundary."""
+    model: Any = nn.Module()
+    model.tied = nn.Parameter(torch.randn(300, 200))
+    model.again = model.tied
+    model.last = nn.Parameter(torch.randn(8, 4, 40, 40).to(memory_format=torch.channels_last))
+    model.turned = nn.Parameter(torch.randn(300, 200).t())
+    model.part = nn.Parameter(torch.randn(400, 400)[:300, ::2].detach())
+    model.scalar = nn.Parameter(torch.tensor(2.0))
+    model.short = nn.Parameter(torch.randn(300, 200).bfloat16())
+    model.complex = nn.Parameter(torch.randn(300, 200, dtype=torch.complex64))
+    model.empty = nn.Parameter(torch.randn(0, 3))
+    model.register_buffer("bytes", torch.arange(256, dtype=torch.uint8))
+    model.register_buffer("eights", torch.randn(300, 200).to(torch.float8_e4m3fn))
+    model.register_buffer("truth", torch.tensor([True, False]))
+    model.register_buffer("view", model.tied.detach()[0])
+    objects = SimpleNamespace(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+
+    def step() -> None:
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        objects.optimizer.step()
+        model.bytes.add_(1)
+        objects.optimizer.zero_grad()
+
+    check_next_step(agent, gate, objects, step)
+
+
+def swap(objects: SimpleNamespace) -> None:
+    """As libraries for averaged weights do before an evaluation."""
+    for parameter in objects.model.parameters():
+        parameter.data.copy_(parameter.data * 0.9)
+
+
+def load(objects: SimpleNamespace) -> None:
+    objects.model.load_state_dict({k: v * 2 for k, v in objects.model.state_dict().items()})
+
+
+@torch.no_grad()
+def shrink(objects: SimpleNamespace) -> None:
+    objects.model[2].weight.mul_(0.5)
+
+
+def shrink_foreach(objects: SimpleNamespace) -> None:
+    torch._foreach_mul_([parameter.detach() for parameter in objects.model.parameters()], 0.5)
+
+
+def clear_moments(objects: SimpleNamespace) -> None:
+    for state in objects.optimizer.state.values():
+        state["exp_avg"].zero_()
+
+
+def part_of_one(objects: SimpleNamespace) -> None:
+    objects.model[2].weight.detach()[5, 5:7] = 1.0
+
+
+@pytest.mark.parametrize("change", [swap, load, shrink, shrink_foreach, clear_moments, part_of_one])
+def test_a_change_after_the_boundary_spoils_the_copy(
+    agent: AgentDouble, gate: Gate, change: Callable[[SimpleNamespace], None]
+) -> None:
+    """It is not handed over, and the save is taken at the next boundary instead, there and then."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        save_hidden(run, gate)
+        change(objects)
+        gate.open.set()
+        descend(objects)
+        wanted = image_of(run)
+        run.step()
+        assert run._saving._taking is None, "taken at the boundary"
+        settled(agent)
+        assert agent.last.image == wanted
+    assert steps(agent) == [1, 3]
+    assert reasons(agent) == ["hand", "hand"]
+
+
+def convert(objects: SimpleNamespace) -> None:
+    objects.model.half()
+
+
+def replace_data(objects: SimpleNamespace) -> None:
+    for parameter in objects.model.parameters():
+        parameter.data = torch.zeros_like(parameter)
+
+
+def replace_state(objects: SimpleNamespace) -> None:
+    objects.optimizer.load_state_dict(objects.optimizer.state_dict())
+    objects.optimizer.state.clear()
+
+
+@pytest.mark.parametrize("change", [convert, replace_data, replace_state])
+def test_new_memory_for_a_tensor_leaves_the_copy_alone(
+    agent: AgentDouble, gate: Gate, change: Callable[[SimpleNamespace], None]
+) -> None:
+    """What gets other memory after the boundary is copied from the memory that it had."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        wanted = save_hidden(run, gate)
+        change(objects)
+        gate.open.set()
+        run._saving.land()
+        settled(agent)
+        assert agent.last.image == wanted
+        assert agent.last.packet.step == 2
+
+
+def test_what_changes_after_every_boundary_is_never_copied_beside(agent: AgentDouble, gate: Gate) -> None:
+    """The comparison after the first save sees every byte, also where torch does not count the change."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+
+        def step() -> None:
+            if run.steps:
+                objects.model[2].weight.data[7, 7] += 1.0  # after run.step(), and before the next one
+            descend(objects)
+
+        tried(agent, run, step)
+        wanted = save_hidden(run, gate)
+        step()
+        settled(agent)
+        assert agent.last.image == wanted
+    assert steps(agent) == [1, 2]
+
+
+def test_twice_is_enough(agent: AgentDouble, gate: Gate, capsys: pytest.CaptureFixture[str]) -> None:
+    """After two copies that were of no use the training waits for each, and that is said once, with why."""
+    objects = model_and_adam()
+    gate.close()  # so that the change comes before the copy, which the next step then makes itself
+    with outlive.attach(every=1, **vars(objects)) as run:
+        for _ in range(8):
+            descend(objects)
+            run.step()
+            if run._saving._taking is not None:
+                swap(objects)
+            else:
+                settled(agent)
+        gate.open.set()
+    assert steps(agent) == [1, 3, 5, 6, 7, 8]
+    said = capsys.readouterr().err
+    assert said.count("from now on the training waits for every copy") == 1
+    assert "changed after run.step() and before the next optimizer step" in said
+
+
+def test_parameters_that_come_later(agent: AgentDouble, gate: Gate) -> None:
+    """A group that is added mid-run makes a new layout, whose copy is of its boundary too."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        objects.model.append(nn.Linear(1, 50))
+        objects.optimizer.add_param_group({"params": objects.model[4].parameters()})
+        wanted = save_hidden(run, gate)
+        descend(objects)
+        settled(agent)
+        assert agent.last.image == wanted
+        gate.open.set()
+        wanted = save_hidden(run, gate)
+        descend(objects)
+        settled(agent)
+        assert agent.last.image == wanted
+    assert steps(agent) == [1, 2, 3]
+
+
+def test_a_boundary_without_a_step_lets_the_copy_go(agent: AgentDouble, gate: Gate) -> None:
+    """A finished copy is handed over at the next boundary, also if no optimizer has stepped in between."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        save_hidden(run, gate)
+        run.step()
+        assert len(agent.kept) == 1
+        gate.open.set()
+        assert run._saving._taking is not None
+        assert run._saving._taking._beside._copied.wait(WAIT_SECONDS)
+        run.step()
+        settled(agent)
+        assert agent.last.packet.step == 2
+
+
+def test_a_long_evaluation_does_not_hold_a_finished_copy(
+    agent: AgentDouble, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the training does not come by in time, the copying thread hands over by itself."""
+    monkeypatch.setattr(taking, "LATE_SECONDS", 0.0)
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        wanted = save_hidden(run, gate)
+        gate.open.set()
+        assert run._saving.link.wait(lambda: 2 in run._saving.link.results, seconds=WAIT_SECONDS)
+        assert agent.last.image == wanted
+
+
+def test_a_request_is_honoured_when_its_copy_is_whole(agent: AgentDouble, gate: Gate) -> None:
+    """Until then the agent takes it for open; a trainer killed meanwhile leaves it nothing to take."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        serial = agent.asked.ask("interval")
+        gate.close()
+        run.step()
+        assert agent.asked.honoured < serial
+        assert agent.asked.begun(0) == 2, "what the arena held is marked as lost from the first byte on"
+        assert [message.number for message in agent.heard if isinstance(message, SnapshotTaken)] == [1]
+        gate.open.set()
+        descend(objects)
+        assert agent.asked.honoured == serial
+
+
+def test_the_end_waits_for_the_copy(agent: AgentDouble, gate: Gate) -> None:
+    """A run that ends while its last step is copied has that step saved, once."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        wanted = save_hidden(run, gate)
+        gate.open.set()
+    assert steps(agent) == [1, 2]
+    assert agent.last.image == wanted
+
+
+def test_an_exception_waits_for_the_copy(agent: AgentDouble, gate: Gate) -> None:
+    """One in the middle of the next step leaves the save of the boundary standing."""
+    objects = model_and_adam()
+
+    def loop() -> None:
+        with outlive.attach(**vars(objects)) as run:
+            tried(agent, run, lambda: descend(objects))
+            save_hidden(run, gate)
+            gate.open.set()
+            raise ValueError("loss is not a number")
+
+    with pytest.raises(ValueError, match="loss is"):
+        loop()
+    assert steps(agent) == [1, 2]
+
+
+def test_a_stop_is_copied_at_once(agent: AgentDouble, gate: Gate) -> None:
+    """There is nothing to hide behind; a copy that is under way is handed over first."""
+    objects = model_and_adam()
+
+    def loop() -> None:
+        with outlive.attach(**vars(objects)) as run:
+            tried(agent, run, lambda: descend(objects))
+            save_hidden(run, gate)
+            agent.asked.ask("notice", stop=True)
+            objects.optimizer.zero_grad()
+            gate.open.set()
+            run.step()
+
+    with pytest.raises(SystemExit) as stopped:
+        loop()
+    assert stopped.value.code == 75
+    assert steps(agent) == [1, 2, 3]
+    assert [kept.packet.stop for kept in agent.kept] == [False, False, True]
+
+
+def test_an_agent_that_dies_meanwhile(agent: AgentDouble, gate: Gate) -> None:
+    """A copy that nobody is left to take is as if it had never been begun: another agent gets newer state."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        save_hidden(run, gate)
+        agent.hang_up()
+        assert run._saving.link.wait(lambda: run._saving.link.lost, seconds=WAIT_SECONDS)
+        gate.open.set()
+        descend(objects)
+        while run._saving.link.lost:
+            run.step()
+        wanted = image_of(run)
+        settled(agent)
+        assert agent.last.image == wanted
+
+
+def test_at_boundary_only(agent: AgentDouble, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OUTLIVE_COPY=at-boundary makes the training wait for every copy; anything unknown is refused."""
+    monkeypatch.setenv("OUTLIVE_COPY", "at-boundary")
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        save_hidden(run, gate)
+        assert run._saving._taking is None
+    monkeypatch.setenv("OUTLIVE_COPY", "later")
+    with pytest.raises(ConfigError, match="OUTLIVE_COPY=later is neither"):
+        outlive.attach(**vars(objects))
+
+
+def test_small_states_need_no_thread(agent: AgentDouble) -> None:
+    """What is copied in the time that a thread takes to start is copied at the boundary."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        run.save()
+        run.step()
+        assert run._saving._taking is None
