@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from outlive.errors import Cancelled, ConfigError, Damaged, OutliveError, Unavailable
+from outlive.errors import Cancelled, ConfigError, Damaged, Denied, NoBucket, OutliveError, Unavailable
 from outlive.staging.arena import Arena, Notes
 from outlive.store import layout
 from outlive.store.fetch import Restored, restore_newest
 from outlive.store.layout import CheckpointId
-from outlive.store.lives import Identity, Life, adopt, claim, read_adoption
+from outlive.store.lives import Identity, Life, adopt, claim, hold, read_adoption
 from outlive.store.manifest import Manifest
 from outlive.store.newest import checkpoints, listed, read_manifest
 from outlive_agent.events import BeginFailed, LifeClaimed, Post, StateReady
@@ -38,6 +38,7 @@ class Beginning:
         self._journal = place.journal
         self._post = post
         self._identity = identity
+        self._left = place.memory.left if place.memory is not None else None
         self._closing = threading.Event()
 
     def start(self) -> None:
@@ -118,7 +119,23 @@ class Beginning:
                 manifest = read_manifest(self._store, self._run, parent)
             except Damaged as error:  # then nothing is known to be there, and everything is sent
                 self._journal.problem(f"the manifest of {step_text(parent.step)} can't be used", error)
-        self._post(StateReady(held=None, parent=manifest, seconds=0.0))
+        held = self._left_for(life, own[0] if own else None, parent)
+        self._left = None
+        self._post(StateReady(held=held, parent=manifest, seconds=0.0, left=held is not None))
+
+    def _left_for(self, life: Life, own: CheckpointId | None, parent: CheckpointId | None) -> Held | None:
+        """What an agent before this one left in memory, unless the store has something newer."""
+        if self._left is None:
+            return None
+        held = self._left.held
+        what = CheckpointId(held.life, held.step)
+        if what == parent:
+            return held
+        if held.life != life.number or (own is not None and held.step < own.step):
+            self._journal.info(f"{step_text(held.step)} lies in memory, and is older than what is saved")
+            return None
+        hold(self._store, life)  # before its bytes are sent in vain
+        return held
 
     def _choose(self, life: Life) -> None:
         """Fetch what this life resumes from, and record what that was before anyone trains."""
@@ -186,13 +203,18 @@ class Beginning:
         what = f"{step_text(checkpoint.step)} of life {checkpoint.life} is passed over"
         self._journal.problem(what, error)
 
+    @property
+    def _passing(self) -> tuple[type[OutliveError], ...]:
+        """What is waited out. While memory holds what nobody has saved, all that somebody can put right."""
+        return (Unavailable,) if self._left is None else (Unavailable, Denied, NoBucket)
+
     def _patiently(self, work: Callable[[], _T]) -> _T:
         """Where the job is patient, go on asking a store that can't be reached, and say so once."""
         delay, said = FIRST_PATIENCE_SECONDS, False
         while True:
             try:
                 return work()
-            except Unavailable as error:
+            except self._passing as error:
                 if not self._job.patient or self._closing.is_set():
                     raise
                 if not said:

@@ -90,7 +90,7 @@ class Conversation:
         self._arenas[packet.arena] = Arena.attach(fds[0], packet.bytes, writable=False)
 
     def taken(self, packet: SnapshotTaken, fds: tuple[int, ...]) -> Held:
-        """The trainer took a snapshot; it is ours from here on, and the trainer is told so."""
+        """The trainer took a snapshot; it is ours from here on. See :meth:`accepted`."""
         try:
             if len(fds) != 1:
                 raise ProtocolError(f"a snapshot came with {len(fds)} descriptors instead of one")
@@ -106,7 +106,7 @@ class Conversation:
             close_all(fds)
         self._last_number = packet.number
         self._held_numbers[packet.arena] = packet.number
-        held = Held(
+        return Held(
             arena=arena,
             notes=notes,
             page=self.page,
@@ -123,16 +123,30 @@ class Conversation:
             stop=packet.stop,
             source="memory",
         )
-        self.tell(Accepted(number=packet.number))
-        return held
+
+    def accepted(self, held: Held) -> None:
+        """Tell the trainer that this snapshot's bytes are safe from its death."""
+        self.tell(Accepted(number=held.number))
+
+    def carry_over(self, held: Held, *, uploading: bool) -> Held:
+        """The trainer lives, and its last agent left this in an arena of its. Returns it as it is held now.
+
+        To be called before the welcome: afterwards the trainer goes by this conversation's page.
+        """
+        if uploading:
+            self.page.free(held.slot, STILL_OURS)
+        lent = self._lent = replace(held, page=self.page, number=0)
+        return lent
 
     def done_with(self, held: Held) -> None:
         """The bytes are not needed any more: the arena is the trainer's again."""
         if held.page is self.page:
             self._held_numbers.pop(held.slot, None)
             self.page.free(held.slot, held.number)
-        elif self._lent is not None and held.arena is self._lent.arena:
-            self.page.free(0, 0)
+            return
+        lent = self._lent
+        if lent is not None and held.arena is lent.arena and self.page.freed(lent.slot) == STILL_OURS:
+            self.page.free(lent.slot, 0)
 
     def refuse(self, message: str, *, hint: str = "") -> None:
         """The trainer must not train (any more)."""

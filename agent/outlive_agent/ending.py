@@ -111,8 +111,9 @@ class Ending:
         self._place.notify.stopping()
         talk = self._training.connected
         if talk is None or not talk.ready:
-            self._beginning.close()
-            if not self._saves.opened:
+            if not self._saves.undecided:
+                self._beginning.close()
+            if not self._saves.opened and not self._saves.undecided:
                 self._place.closing.set()  # nothing is there to be saved, so nothing is worth waiting for
             self._supervisor.terminate(self._training.pid)
             return

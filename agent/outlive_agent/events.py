@@ -26,11 +26,15 @@ class LifeClaimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateReady:
-    """What the trainer resumes from lies in memory; None where there is nothing to resume from."""
+    """What the trainer resumes from lies in memory; None where there is nothing to resume from.
+
+    ``left``: the agent before this one left it there.
+    """
 
     held: Held | None
     parent: "Manifest | None"
     seconds: float
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

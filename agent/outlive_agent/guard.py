@@ -64,7 +64,7 @@ class Guard:
         self._journal = place.journal
         self._beginning = beginning
         self._end = EndGame(job.stop_grace_seconds)
-        self._saves = Saves(job.every, journal=place.journal)
+        self._saves = Saves(job.every, journal=place.journal, memory=place.memory)
         self._record = Record(job, place, mode=supervisor.mode)
         self._training = Training(
             job, mode=supervisor.mode, saves=self._saves, beginning=beginning, journal=place.journal
@@ -182,13 +182,13 @@ class Guard:
             self._saves.open(committer, resumed=step, post=self._events.put, history=self._record.history)
         else:
             self._saves.fetched_again(event.held)
-        self._saves.newest = event.held
+        self._saves.begin(event.held, left=event.left)
         self._training.state_ready(event)
 
     def _on_begin_failed(self, event: BeginFailed) -> None:
         if isinstance(event.error, Superseded):
             self._on_superseded(SupersededSeen(error=event.error))
-        elif not self._end.stopping:
+        elif not self._end.stopping or self._saves.undecided:
             self._fail(event.error)
 
     def _fail(self, error: OutliveError) -> None:
@@ -316,6 +316,7 @@ class Guard:
                 given_up=self._given_up,
             )
         )
+        self._saves.settle()
         self._record.ended(verdict, self._saves.totals)
         self._exit = verdict.exit
 

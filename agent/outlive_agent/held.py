@@ -32,3 +32,8 @@ class Held:
     def intact(self) -> bool:
         """Whether the memory still holds this state: no later one has begun to be copied over it."""
         return self.page is None or self.page.begun(self.slot) == self.number
+
+    @property
+    def ours(self) -> bool:
+        """Whether no trainer may copy anything into this memory: it was not given back."""
+        return self.page is None or self.page.freed(self.slot) != self.number

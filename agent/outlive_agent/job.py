@@ -9,6 +9,7 @@ from outlive.store.lives import Life
 from outlive.store.retention import Keep
 from outlive_agent.journal import Journal
 from outlive_agent.kept import KeptLife
+from outlive_agent.kept_memory import KeptMemory
 from outlive_agent.notify import Notify
 from outlive_agent.runtime import DrainLock
 from outlive_agent.settings.values import Every, ReclaimSettings
@@ -52,3 +53,5 @@ class Place:
     notify: Notify
     kept: KeptLife | None = None
     """Where the life is kept for an agent that replaces this one; None where nothing does."""
+    memory: KeptMemory | None = None
+    """The same for the newest state."""

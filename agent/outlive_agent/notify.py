@@ -1,7 +1,9 @@
 """What systemd hears from the agent: ready, still alive, what it does, and that a stop needs more time."""
 
 import os
+import socket
 import time
+from array import array
 from collections.abc import Mapping
 
 import sdnotify
@@ -46,6 +48,23 @@ class Notify:
     def extend(self) -> None:
         """The stop makes progress and needs some more seconds."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(EXTEND_SECONDS * 1e6)}")
+
+    def store(self, name: str, fd: int) -> bool:
+        """systemd holds this descriptor too, and gives it to the agent that replaces us. ``OSError``.
+
+        False where there is no systemd.
+        """
+        if self._notifier is None or self._notifier.socket is None:
+            return False
+        # Not polled: a memory file has no other end that could hang up.
+        state = f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0".encode()
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))]
+        self._notifier.socket.sendmsg([state], rights)
+        return True
+
+    def discard(self, name: str) -> None:
+        """systemd needs to hold this one no longer."""
+        self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def close(self) -> None:
         """Nothing more will be said."""

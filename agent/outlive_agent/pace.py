@@ -29,6 +29,11 @@ class Pace:
         """Whether the last save failed, and the next one waits for its time."""
         return self._retry_at is not None
 
+    @property
+    def retry_at(self) -> float | None:
+        """When a save that failed is tried again."""
+        return self._retry_at
+
     def started(self, now: float) -> None:
         """A trainer has its state and trains on."""
         self._last = now

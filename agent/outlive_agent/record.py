@@ -13,6 +13,7 @@ from outlive_agent.conversation import Conversation
 from outlive_agent.endgame import EndGame
 from outlive_agent.events import StateReady, Uploaded
 from outlive_agent.exits import Exit
+from outlive_agent.held import Held
 from outlive_agent.history import History
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import step_text
@@ -74,6 +75,8 @@ class Record:
         self._history = History(self._place.store, life, journal=self._journal)
         if self._place.kept is not None:
             self._place.kept.keep(life)
+        if self._place.memory is not None:
+            self._place.memory.belongs_to(life)
         if self._job.taken_over is None:
             self._journal.notice(f"life {life.number} of {life.run} begins, in {self._job.location}")
             up = _up_seconds(self._began) if self._mode == "daemon" else None
@@ -96,6 +99,9 @@ class Record:
                 self.reached_step = max(self.reached_step, event.parent.step)
             return
         self.reached_step = max(self.reached_step, held.step)
+        if event.left:
+            self._left(event, held)
+            return
         self._resumed_from = (held.life, held.step)
         size = held.bytes + len(held.notes.table) + len(held.notes.values)
         self._journal.info(
@@ -115,6 +121,17 @@ class Record:
             bytes=size,
             source=held.source,
         )
+
+    def _left(self, event: StateReady, held: Held) -> None:
+        """A predecessor died, and what it had in memory is there."""
+        saved = event.parent is not None and event.parent.step >= held.step
+        then = "saving it now" if held.ours else "to be saved with what follows"
+        self._journal.notice(
+            f"found {step_text(held.step)} in memory, left by the agent that died: "
+            f"{'it is saved' if saved else then}",
+            step=held.step,
+        )
+        self.history.record("found", step=held.step, saved=saved)
 
     def observe(self, talk: Conversation | None, saves: Saves, end: EndGame) -> None:
         """Look at the trainer, and write down what changed."""

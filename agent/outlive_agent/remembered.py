@@ -24,7 +24,7 @@ class Remembered:
 
     def __init__(self, path: Path, *, boot: str | None = None) -> None:
         self._path = path
-        self._boot = _boot_id() if boot is None else boot
+        self._boot = boot_id() if boot is None else boot
         self._lock = threading.Lock()
         self._notices: dict[str, tuple[Notice, bool]] = self._read()
 
@@ -115,7 +115,8 @@ def _entry(entry: object) -> tuple[Notice, bool] | None:
     return notice, done
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Which boot of this machine it is; "" where that can't be known."""
     try:
         return _BOOT.read_text().strip()
     except OSError:  # then nothing is remembered

@@ -13,6 +13,7 @@ from outlive_agent.events import Post, Uploaded, UploadFailed
 from outlive_agent.held import Held
 from outlive_agent.history import History
 from outlive_agent.journal import Journal, step_text
+from outlive_agent.kept_memory import KeptMemory
 from outlive_agent.measured import Figures, Measured, Progress
 from outlive_agent.pace import Pace
 from outlive_agent.planner import needed
@@ -40,9 +41,15 @@ class Totals:
 class Saves:
     """Only the deciding thread uses it. ``talk`` is the trainer that there is at the moment."""
 
-    def __init__(self, every: Every, *, journal: Journal) -> None:
+    def __init__(self, every: Every, *, journal: Journal, memory: KeptMemory | None = None) -> None:
         self.talk: Conversation | None = None
-        self.newest: Held | None = None
+        self._memory = memory
+        left = memory.left.held if memory is not None and memory.left is not None else None
+        self._newest = left
+        self._left = left
+        """What the agent before this one left, until the store has said what it is worth."""
+        self._early: Held | None = None
+        """A snapshot that came before the store could be asked."""
         self.totals = Totals()
         self.problem: OutliveError | None = None
         self.pace = Pace(every)
@@ -66,6 +73,49 @@ class Saves:
         self.totals.resumed_step = resumed or 0
         self._uploader = Uploader(committer, post=post)
         self._history = history
+
+    def begin(self, held: Held | None, *, left: bool) -> None:
+        """The store was asked: this state comes first. ``left``: it is what the agent before this one left.
+
+        If that is not saved yet it is saved now, as is what a trainer that lived on has brought meanwhile.
+        """
+        if self._uploader is None:
+            raise RuntimeError("a state came before its life was opened")
+        before, self._left = self._left, None
+        early, self._early = self._early, None
+        if early is None and not left:
+            self.newest = held
+        unsaved = early or (self._newest if left and self.unsaved else None)
+        saving = unsaved if unsaved is not None and unsaved.ours else None
+        if saving is not None:
+            self._open += 1
+            self._uploader.submit(saving)
+        if before is not None and (saving is None or saving is early):
+            self._free(before)
+        self._keep()
+
+    @property
+    def newest(self) -> Held | None:
+        """The newest state that lies in memory."""
+        return self._newest
+
+    @newest.setter
+    def newest(self, held: Held | None) -> None:
+        if held is self._newest:
+            return
+        self._newest = held
+        self._keep()
+
+    def carry_over(self, talk: Conversation) -> None:
+        """This trainer outlived its agent, and goes on with the memory in which that agent held a state."""
+        if self._newest is not None:
+            ours = self.pending(self._newest) or (not self.opened and self._newest.ours)
+            self.newest = talk.carry_over(self._newest, uploading=ours)
+
+    def settle(self) -> None:
+        """The life is over: only what is not saved must stay in memory."""
+        if self._given_up or not self.unsaved:
+            self.newest = None
 
     @property
     def opened(self) -> bool:
@@ -117,6 +167,8 @@ class Saves:
         due = self.due_at()
         if due is not None and now >= due and not late:
             self.ask("interval")
+        elif self.talk is None:
+            self._try_again(now)
 
     def observe(self) -> None:
         """Look at how long the steps take."""
@@ -139,16 +191,16 @@ class Saves:
 
     def accept(self, held: Held) -> None:
         """The trainer took a snapshot."""
-        if self._uploader is None:
-            raise RuntimeError("a snapshot came before the life began")
         self.newest = held
         self._rescues = 0
         self.measured.copied(held.copy_seconds)
         self.pace.taken(time.monotonic())
-        self._open += 1
-        replaced = self._uploader.submit(held)
+        if self._uploader is None:  # of a trainer that outlived its agent
+            replaced, self._early = self._early, held
+        else:
+            replaced = self._uploader.submit(held)
+            self._open += 1 if replaced is None else 0
         if replaced is not None:
-            self._open -= 1
             self._free(replaced)
             self._tell(replaced, Failed(number=replaced.number, message="a newer snapshot took its place"))
 
@@ -211,8 +263,10 @@ class Saves:
 
     def rescue(self, now: float) -> bool:
         """No trainer is left: see the newest state home. True while that is under way."""
-        if self._uploader is None or self._given_up:
+        if self._given_up:
             return False
+        if self._uploader is None:
+            return self.undecided
         if self._open:
             return True
         if not self.unsaved or self._rescues >= RESCUE_ATTEMPTS or self.newest is None:
@@ -232,6 +286,11 @@ class Saves:
         if newest is None or not newest.intact:
             return False
         return self.totals.saved_step is None or newest.step > self.totals.saved_step
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a state lies in memory of which only the store, once it answers, knows what it is worth."""
+        return self._uploader is None and self.unsaved
 
     @property
     def memory(self) -> Held | None:
@@ -257,6 +316,19 @@ class Saves:
         """What a save costs by now."""
         progress = self.progress
         return self.measured.figures(None if progress is None else progress[1])
+
+    def _try_again(self, now: float) -> None:
+        """Nobody is there who could bring a newer state: after a while this one is sent once more."""
+        newest, retry_at = self._newest, self.pace.retry_at
+        if self._uploader is None or self._open or self._given_up or retry_at is None or now < retry_at:
+            return
+        if newest is not None and self.unsaved and newest.ours:
+            self._open += 1
+            self._uploader.submit(newest)
+
+    def _keep(self) -> None:
+        if self._memory is not None:
+            self._memory.keep(self._newest)
 
     def _hold_steps(self, hold: bool) -> None:
         """An interval in steps is the trainer's own: let it rest, or let it go on."""

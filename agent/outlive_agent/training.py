@@ -86,12 +86,17 @@ class Training:
             _refuse(event, error)
             return
         talk = self.talk = Conversation(event.channel, event.hello, life=life.number)
+        if event.hello.life:
+            self._saves.carry_over(talk)
         try:
             talk.welcome(run=self._job.run, nonce=life.nonce, mode=self._mode, store=self._job.location)
         except (EOFError, TimeoutError):
             self.hang_up()
             return
-        if self._state is not None:
+        if event.hello.life:  # it has its state, and may be asked for saves whatever the store does
+            talk.ready = True
+            self._saves.trainer_started(talk, self._saves.newest)
+        elif self._state is not None:
             self._give_state(talk, self._state)
 
     def packet(self, event: PacketCame) -> Ended | None:
@@ -146,10 +151,10 @@ class Training:
         self._saves.trainer_gone()
 
     def _give_state(self, talk: Conversation, state: StateReady) -> None:
-        """What the trainer resumes from; one that already lives keeps what it has."""
+        """What the trainer resumes from."""
         held = self._saves.memory
         lost = self._saves.newest is not None or self._unfetched
-        if lost and held is None and not talk.hello.life:
+        if lost and held is None:
             # The trainer before this one died as it copied over the only state in memory, or with its agent.
             self._unfetched = False
             self._saves.newest = None
@@ -157,12 +162,8 @@ class Training:
             self._beginning.fetch_again()
             return
         try:
-            if talk.hello.life:
-                talk.ready = True
-                lent = None
-            else:
-                uploading = held is not None and self._saves.pending(held)
-                lent = talk.give(held, seconds=state.seconds, uploading=uploading)
+            uploading = held is not None and self._saves.pending(held)
+            lent = talk.give(held, seconds=state.seconds, uploading=uploading)
         except (EOFError, TimeoutError):
             self.hang_up()
             return
@@ -171,10 +172,12 @@ class Training:
     def _snapshot(self, talk: Conversation, packet: SnapshotTaken, fds: tuple[int, ...]) -> None:
         held = talk.taken(packet, fds)
         if self.superseded:
+            talk.accepted(held)
             talk.done_with(held)
             talk.tell(Failed(number=packet.number, message="a newer life of this run exists"))
         else:
             self._saves.accept(held)
+            talk.accepted(held)
 
 
 def _ended(message: Message) -> Ended:

@@ -70,6 +70,10 @@ def code_text(code: int | None) -> str:
 
 
 def _unattached(facts: Facts) -> Verdict:
+    lost = max(0, facts.reached_step - facts.saved_step)
+    if facts.child_code is None and lost:
+        text = "stopped, and what an agent before this one left in memory was not saved"
+        return _verdict(Exit.SAVE_FAILED, "save-failed", lost, text)
     if facts.child_code is None:
         return _verdict(Exit.RESUME, "stopped", 0, "stopped before its training began")
     if facts.child_code == 0:

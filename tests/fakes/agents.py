@@ -109,6 +109,7 @@ class Machine:
         *,
         environ: "dict[str, str] | None" = None,
         before: "Callable[[], object] | None" = None,
+        fds: "tuple[int, ...]" = (),
     ) -> Exec:
         """Start any program with this machine's environment."""
         process = subprocess.Popen(
@@ -119,6 +120,7 @@ class Machine:
             stderr=subprocess.STDOUT,
             text=True,
             preexec_fn=before,
+            pass_fds=fds,
         )
         running = Exec(process)
         running.start_reading()

@@ -174,6 +174,7 @@ def _crashed(event: Event) -> str:
 _SENTENCES: dict[str, Callable[[Event], str]] = {
     "started": lambda event: f"agent started ({words(event, 'mode')})",
     "taken-over": lambda event: f"a new agent took over the trainer ({words(event, 'mode')})",
+    "found": lambda event: f"{_step(event)} was still in memory",
     "fresh": lambda event: "nothing to resume from",
     "restored": _restored,
     "training": lambda event: f"training from {_step(event)}, {_seconds(event)} after the start",

@@ -21,13 +21,17 @@ from outlive_agent.beginning import Beginning
 from outlive_agent.config import Config
 from outlive_agent.events import Events, Faulted, Post, Signalled
 from outlive_agent.exits import Exit
+from outlive_agent.fdstore import FdStore, inherited
 from outlive_agent.guard import Guard
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import Journal
 from outlive_agent.kept import KeptLife
+from outlive_agent.kept_memory import KeptMemory
+from outlive_agent.left import Owner
 from outlive_agent.listening import Door, read
 from outlive_agent.notify import Notify
 from outlive_agent.patience import Patience
+from outlive_agent.remembered import boot_id
 from outlive_agent.runtime import DrainLock, prepare, socket_in
 from outlive_agent.status import runtime_root
 from outlive_agent.supervise.child import Child
@@ -60,6 +64,7 @@ def guard_command(
 
 def guard_unit(config: Config) -> Exit:
     """``outlive agent``: systemd runs the training beside us."""
+    fds = inherited(os.environ)
     environ = dict(os.environ)
     own = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     root = Path(own) if own else runtime_root(environ)
@@ -68,8 +73,12 @@ def guard_unit(config: Config) -> Exit:
     training = config.training
     kept = KeptLife(directory, config.store.location, run=config.run)
     command = training.command if training is not None else ()
-    job = _job(config, command=command, patient=True, taken_over=kept.read())
-    place = replace(_place(job, config, root=root, directory=directory), kept=kept)
+    job = _job(config, command=command, patient=True)
+    place = _place(job, config, root=root, directory=directory)
+    owner = Owner(store=job.location, run=job.run, boot=boot_id())
+    memory = KeptMemory(FdStore(place.notify, names=set(fds)), owner, journal=place.journal)
+    job = replace(job, taken_over=memory.take_up(fds, life=kept.read()))
+    place = replace(place, kept=kept, memory=memory)
     events: Events = SimpleQueue()
     uids = {os.getuid(), *_uid_of(training.user if training is not None else None)}
     # The directory decides who reaches the socket, and the door who may speak: the training is another user.
@@ -77,7 +86,9 @@ def guard_unit(config: Config) -> Exit:
     if not own:
         place.journal.info(f"listening on {socket}: start the training with OUTLIVE_SOCKET={socket}")
     code = _guard(job, place, supervisor=Unit(), events=events, close=door.close)
-    kept.forget()  # not after a fault of ours: the agent that replaces this one goes on with the life
+    # Not after a fault of ours, nor while memory holds what could not be saved: the next agent goes on then.
+    if memory.empty:
+        kept.forget()
     return code
 
 

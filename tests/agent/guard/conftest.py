@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fakes.agents import Machine
+from fakes.systemd import Systemd
 
 
 @pytest.fixture
@@ -18,3 +19,11 @@ def machine() -> Iterator[Machine]:
             yield machine
         finally:
             machine.clean_up()
+
+
+@pytest.fixture
+def systemd(machine: Machine) -> Iterator[Systemd]:
+    """Listens at notify.sock in the machine's directory."""
+    systemd = Systemd(str(machine.directory / "notify.sock"))
+    yield systemd
+    systemd.close()

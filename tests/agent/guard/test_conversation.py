@@ -36,7 +36,9 @@ class Ends:
         packet = SnapshotTaken(
             number=number, arena=slot, step=number * 10, reason="hand", bytes=size, table=1, values=2
         )
-        return self.talk.taken(packet, (notes_to_fd(b"t", b"vv"),))
+        held = self.talk.taken(packet, (notes_to_fd(b"t", b"vv"),))
+        self.talk.accepted(held)
+        return held
 
     def close(self) -> None:
         self.page.close()

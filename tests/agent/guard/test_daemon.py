@@ -1,54 +1,11 @@
 """``outlive agent`` as systemd runs it: what it is told, and what it tells."""
 
 import signal
-import socket
 import sys
-import threading
-from collections.abc import Iterator
-
-import pytest
 
 from fakes.agents import TRAINER, Exec, Machine
+from fakes.systemd import Systemd
 from outlive_agent.exits import Exit
-
-
-class Systemd:
-    """The end of NOTIFY_SOCKET at which systemd listens."""
-
-    def __init__(self, path: str) -> None:
-        self.heard: list[str] = []
-        self._changed = threading.Condition()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(path)
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    def wait_for(self, text: str, *, count: int = 1) -> None:
-        with self._changed:
-            came = self._changed.wait_for(lambda: self._count(text) >= count, 30)
-            assert came, f"no {text!r} among {self.heard}"
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._socket.close()
-
-    def _count(self, text: str) -> int:
-        return sum(text in line for line in self.heard)
-
-    def _listen(self) -> None:
-        while data := self._socket.recv(4096):
-            with self._changed:
-                self.heard += data.decode().splitlines()
-                self._changed.notify_all()
-
-
-@pytest.fixture
-def systemd(machine: Machine) -> Iterator[Systemd]:
-    """Listens at notify.sock in the machine's directory."""
-    systemd = Systemd(str(machine.directory / "notify.sock"))
-    yield systemd
-    systemd.close()
 
 
 def _agent(machine: Machine) -> Exec:

@@ -27,6 +27,32 @@ def create(name: str, size: int) -> int:
     return fd
 
 
+def create_final(name: str, content: bytes) -> int:
+    """A memory file that holds this and can never be changed."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_final(fd: int, *, at_most: int) -> bytes:
+    """What :func:`create_final` wrote. ``ProtocolError`` for a descriptor of any other kind."""
+    check(fd, 0)
+    size = os.fstat(fd).st_size
+    if not fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE or size > at_most:
+        raise ProtocolError(f"a memory file of {size} bytes can still be changed, or is too long")
+    content = b""
+    while len(content) < size and (part := os.pread(fd, size - len(content), len(content))):
+        content += part
+    return content
+
+
 def check(fd: int, size: int) -> None:
     """Refuse a descriptor that is not a sealed memory file of at least ``size`` bytes."""
     try:
