@@ -8,7 +8,7 @@ from typing import Final
 
 from outlive.errors import NotFound, StoreError
 from outlive.objects.interface import ObjectStore
-from outlive.objects.probe import probe
+from outlive.objects.probe import Versioned, probe
 from outlive_agent.doctor.finding import Finding, ok, problem, warning
 from outlive_agent.doctor.scratch import Scratch
 from outlive_agent.units import duration_text
@@ -78,6 +78,21 @@ def writes(store: ObjectStore, scratch: Scratch) -> Finding:
         change = "a newer life or checkpoint may be seen late here: let one machine end before the next"
         return warning("writes", "a listing does not show what was just written", change=change, deletes=True)
     return ok("writes", "writes, reads, lists and deletes", deletes=True)
+
+
+def versions(store: ObjectStore) -> Sequence[Finding]:
+    """Nothing is found where the store can't say."""
+    kept = store.keeps_versions() if isinstance(store, Versioned) else None
+    if not kept:
+        return []
+    return [
+        warning(
+            "versions",
+            "the bucket keeps what is removed, as old versions: what is pruned goes on costing",
+            change="a lifecycle rule that ends noncurrent versions and their delete markers after a day",
+            keeps_versions=True,
+        )
+    ]
 
 
 def create_only(store: ObjectStore, scratch: Scratch) -> Sequence[Finding]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from outlive.errors import Damaged, OutliveError, StoreError
@@ -23,7 +24,7 @@ _BACKOFF: Final = Backoff(first_seconds=0.3, most_seconds=1.0, deadline_seconds=
 _ENDING_SECONDS: Final = 4.0
 _SLICE_SECONDS: Final = 0.05
 _CLEARING_SECONDS: Final = 6.0
-_ORDER: Final = ("bucket", "clock", "writes", "create-only", "checkpoint", "upload", "download")
+_ORDER: Final = ("bucket", "clock", "writes", "create-only", "versions", "checkpoint", "upload", "download")
 
 
 class StoreChecks:
@@ -49,7 +50,7 @@ class StoreChecks:
     @property
     def not_checked(self) -> Sequence[str]:
         wanted = _ORDER if self._measure else _ORDER[:-2]
-        return [check for check in wanted if check not in self._found]
+        return [check for check in wanted if check not in self._found and check != "versions"]
 
     def run(self, given: State | None, *, make_above: bool) -> None:
         """Ask everything. ``given``: the state's size as the user says it, which wins over what is found."""
@@ -61,10 +62,13 @@ class StoreChecks:
         writes = self._ask("writes", lambda: bucket.writes(self._store, self._scratch))
         if writes is not None:
             self._tell(writes)
+        versions = self._begin("versions", lambda: bucket.versions(self.inner))
         newest = self._begin("checkpoint", lambda: newest_state(self._store, self._run))
         if writes is not None and writes.level != "problem":
             found = self._ask("create-only", lambda: bucket.create_only(self._store, self._scratch))
             self._tell(*found or ())
+        with suppress(OutliveError):  # what it would say is no condition
+            self._tell(*self._together.result(versions))
         self._take_state(newest, given)
         if self._measure and writes is not None and writes.figures.get("deletes"):
             self.rates = self._ask("upload", Measuring(self._store, self._scratch, self._closing).run)

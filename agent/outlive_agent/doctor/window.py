@@ -41,7 +41,8 @@ def shortest(around: Around, environ: Mapping[str, str], given: float | None) ->
         if known is None or known.window_seconds is None:
             continue
         said = stop_window(environ) if known.name == "kubernetes" else None
-        found.append(Window(seconds=known.window_seconds if said is None else said, whose=known.title))
+        whose = f"{known.title}'s mail, if it is passed on," if known.heard == "api" else known.title
+        found.append(Window(seconds=known.window_seconds if said is None else said, whose=whose))
     return min(found, key=lambda window: window.seconds, default=None)
 
 

@@ -18,9 +18,19 @@ from fakes.scripted import Answer, Request, Scripted, error, scripted
 from fakes.servers import Kind, Server, shared
 from fakes.small_s3 import SmallS3
 from outlive.objects.location import open_store
-from outlive_agent.doctor import rates, surroundings
-from outlive_agent.sources.detect import Surroundings
+from outlive.objects.retry import Backoff
+from outlive_agent.doctor import rates, store_checks, surroundings
+from outlive_agent.emulate.server import Emulator
+from outlive_agent.sources.detect import Surroundings, detect
 
+JOB = """\
+run: gpt
+store: {{location: s3://bucket/runs, endpoint: "{endpoint}"}}
+provider: aws
+training:
+  directory: /srv
+  command: [python, train.py]
+"""
 SECRET = "SKVERYSECRET"  # noqa: S105
 
 
@@ -29,6 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Few bytes, and a machine of no provider."""
     monkeypatch.setattr(rates, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(rates, "FIRST_BYTES", 1 << 18)
+    monkeypatch.setattr(store_checks, "_BACKOFF", Backoff(first_seconds=0.01, deadline_seconds=0.1))
     monkeypatch.setattr(surroundings, "detect", lambda endpoint: Surroundings(provider=None, how="a test"))
 
 
@@ -317,6 +328,55 @@ def test_a_directory_that_can_not_be_written(cli: Cli, place: Path) -> None:
         subprocess.run(["chattr", "-i", store], check=True)
     assert (said.code, levels(said)["writes"]) == (1, "problem")
     assert str(store) in finding(said, "writes")["change"]
+
+
+def test_a_provider_that_is_heard(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its metadata server answers: named with its window. It does not: a warning with what to change."""
+    with scripted(SmallS3()) as server, Emulator("azure") as emulator:
+        at(server, monkeypatch)
+        monkeypatch.setenv("OUTLIVE_METADATA_ENDPOINT", emulator.url)
+        monkeypatch.setattr(
+            surroundings, "detect", lambda endpoint: detect(endpoint=endpoint, firmware=Path("/none"))
+        )
+        found = finding(cli("doctor", "--json"), "provider")
+        assert (found["level"], found["figures"]["provider"]) == ("ok", "azure")
+        assert found["figures"]["window_seconds"] == 30
+        assert finding(cli("doctor", "--provider", "azure", "--json"), "provider")["level"] == "ok"
+        silent = finding(cli("doctor", "--provider", "gcp", "--json"), "provider")
+    assert (silent["level"], silent["figures"]["heard"]) == ("warning", False)
+    assert "169.254.169.254" in silent["change"]
+
+
+def test_old_versions(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that keeps what is removed costs for ever what was pruned: that is said."""
+    server = shared("moto")
+    bucket = f"versions-{secrets.token_hex(4)}"
+    client = server.client()
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    client.close()
+    at(server, monkeypatch)
+    found = finding(cli("doctor", "--store", f"s3://{bucket}", "--json"), "versions")
+    assert (found["level"], "noncurrent versions" in found["change"]) == ("warning", True)
+
+
+def test_a_job_file(cli: Cli, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a desk: the file, its secrets and its store; of the machine only what the file says."""
+    with scripted(SmallS3()) as server:
+        at(server, monkeypatch)
+        text = JOB.format(endpoint=server.endpoint)
+        (place / "job.yaml").write_text(text)
+        said = cli("doctor", str(place / "job.yaml"), "--state", "1GB", "--json")
+        (place / "job.yaml").write_text(text.replace("directory: /srv", "archive: code.tar.gz"))
+        missing = cli("doctor", str(place / "job.yaml"), "--json")
+        (place / "job.yaml").write_text(text + "  colour: red\n")
+        wrong = cli("doctor", str(place / "job.yaml"))
+    assert (said.code, said.json["machine"], said.json["run"]) == (0, False, "gpt")
+    assert not {"memory", "software", "upload", "limits"} & levels(said).keys()
+    assert {levels(said)[check] for check in ("job", "writes", "create-only", "provider")} == {"ok"}
+    assert finding(said, "last-save")["seen"].startswith("AWS EC2 gives 2 min: a final save of 1.0 GB needs ")
+    assert "there is no code.tar.gz" in finding(missing, "job")["seen"]
+    assert (wrong.code, "unknown key" in wrong.err) == (78, True)
 
 
 def test_wrong_settings(cli: Cli, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

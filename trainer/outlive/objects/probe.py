@@ -43,6 +43,13 @@ class Assuming(Protocol):
     def assume(self, *, create_only: bool) -> None: ...
 
 
+@runtime_checkable
+class Versioned(Protocol):
+    """A store that can say whether it keeps what is removed; None where it doesn't tell."""
+
+    def keeps_versions(self) -> bool | None: ...
+
+
 def probe(store: ObjectStore, *, folder: str = "") -> Capabilities:
     """Try it, tell the store what was found, and leave nothing behind. The store's errors are passed up.
 

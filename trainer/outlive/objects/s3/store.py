@@ -150,6 +150,17 @@ class S3Store:
         for start in range(0, len(keys), _BATCH):
             self._delete(keys[start : start + _BATCH])
 
+    def keeps_versions(self) -> bool | None:
+        """Whether what is removed stays as an old version; None if this can't be asked."""
+        try:
+            with self._naming(""):
+                answer = self._client.get_bucket_versioning(Bucket=self._bucket)
+        except Unavailable:
+            raise
+        except StoreError:  # few keys may ask, and some servers don't know the question
+            return None
+        return answer.get("Status") == "Enabled"
+
     def now(self) -> datetime:
         with self._naming(""):
             page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
