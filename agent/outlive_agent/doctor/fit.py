@@ -8,21 +8,23 @@ from outlive_agent.doctor.checkpoint import State
 from outlive_agent.doctor.finding import Figure, Finding, ok, warning
 from outlive_agent.doctor.rates import rate_text
 from outlive_agent.doctor.window import Window
+from outlive_agent.planner import (
+    DEFAULT_STEP_SECONDS,
+    FIXED_SECONDS,
+    LONGEST_INTERVAL_SECONDS,
+    UNSURE_SHARE,
+)
 from outlive_agent.settings.values import Every
 from outlive_agent.units import bytes_text, duration_text
 
-MARGIN: Final = 1.5
-"""So much longer than measured a last save may take: other traffic, a slow hour of the store."""
-FIXED_SECONDS: Final = 2.0
-"""Noticing, the step under way, the manifest's round trip, the exit."""
+MARGIN: Final = 1 + UNSURE_SHARE
+"""So much longer than measured a last save may take, as the agent plans before it knows how rates vary."""
 BYTES_A_PARAMETER: Final = 12
 """Weights in fp32 and AdamW's two moments. Said wherever it is used: a rule of thumb."""
 COPY_RATE: Final = 2e9
 """Bytes a second into fresh memory, where it could not be measured."""
 FASTEST: Final = 1e9
 """Bytes a second that hardly any single machine sends to a bucket."""
-AUTO_LONGEST_SECONDS: Final = 15 * 60.0
-"""`save: {every: auto}` never waits longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +36,19 @@ class Speeds:
 
 
 def save_seconds(state: State, speeds: Speeds) -> float:
-    """From the word to a checkpoint, with a margin."""
-    return MARGIN * (state.whole_bytes / speeds.copy + state.sent_bytes / speeds.upload) + FIXED_SECONDS
+    """From the word to a checkpoint, with a margin: the step under way, the copy, the upload."""
+    return MARGIN * (state.whole_bytes / speeds.copy + state.sent_bytes / speeds.upload) + overhead(state)
+
+
+def overhead(state: State | None) -> float:
+    """What a save takes whatever its size."""
+    step = DEFAULT_STEP_SECONDS if state is None else state.step_seconds or DEFAULT_STEP_SECONDS
+    return MARGIN * step + FIXED_SECONDS
 
 
 def largest(window: Window, speeds: Speeds) -> float:
     """How many bytes fit into the window."""
-    seconds = max(0.0, (window.seconds - FIXED_SECONDS) / MARGIN)
+    seconds = max(0.0, (window.seconds - overhead(None)) / MARGIN)
     return seconds / (1 / speeds.copy + 1 / speeds.upload)
 
 
@@ -62,21 +70,21 @@ def last_save(state: State | None, speeds: Speeds, window: Window | None, *, eve
     if window is None:
         return ok("last-save", f"{seen}; how long there is nobody says", **figures)
     if window.seconds == 0:
-        seen = f"{window.whose} gives no notice: {_lost(state, every)}"
-        return warning("last-save", seen, change=_save_often(state, speeds), **figures)
+        seen = f"{window.whose} gives no notice: {_lost(state, speeds, every)}"
+        return warning("last-save", seen, change=_save_often(state, speeds, every), **figures)
     gives = f"{window.whose} gives {duration_text(window.seconds)}"
     if needed <= window.seconds:
         return ok("last-save", f"{seen}; {gives}: it fits, no step is lost", **figures)
     wanted = (
         MARGIN
         * state.sent_bytes
-        / max(1.0, window.seconds - FIXED_SECONDS - MARGIN * state.whole_bytes / speeds.copy)
+        / max(1.0, window.seconds - overhead(state) - MARGIN * state.whole_bytes / speeds.copy)
     )
     faster = f"; or {rate_text(wanted)} of upload: a bucket nearer, another machine"
     return warning(
         "last-save",
-        f"{seen}; {gives}: it would not fit, {_lost(state, every)}",
-        change=_save_often(state, speeds) + (faster if wanted < FASTEST else ""),
+        f"{seen}; {gives}: it would not fit, {_lost(state, speeds, every)}",
+        change=_save_often(state, speeds, every) + (faster if wanted < FASTEST else ""),
         **figures,
     )
 
@@ -87,17 +95,17 @@ def needed_rate(state: State | None, window: Window | None) -> Finding:
         change = "reclaim: {provider: ...} in the job file, or --window 120s"
         return warning("last-save", "who takes the machine, and how long before, is not known", change=change)
     gives = f"{window.whose} gives {duration_text(window.seconds)}"
-    if window.seconds <= FIXED_SECONDS:
+    if window.seconds <= overhead(state):
         return warning(
             "last-save",
             f"{gives}: periodic saves alone carry the run",
             change="save: {every: 5 min}, or oftener",
         )
     if state is None:
-        each = rate_text(MARGIN * 1e9 / (window.seconds - FIXED_SECONDS))
+        each = rate_text(MARGIN * 1e9 / (window.seconds - overhead(None)))
         seen = f"{gives}: each GB of state needs {each} of upload there; --state 14GB says it for yours"
         return ok("last-save", seen, window_seconds=window.seconds)
-    wanted = MARGIN * state.sent_bytes / (window.seconds - FIXED_SECONDS)
+    wanted = MARGIN * state.sent_bytes / (window.seconds - overhead(state))
     seen = (
         f"{gives}: a final save of {bytes_text(state.whole_bytes)} needs {rate_text(wanted)} of upload there"
     )
@@ -130,17 +138,25 @@ def _parameters(size: int) -> str:
     return f"{count / 1e9:.1f} billion of them" if count >= 1e9 else f"{count / 1e6:.0f} million of them"
 
 
-def _lost(state: State, every: Every) -> str:
+def _lost(state: State, speeds: Speeds, every: Every) -> str:
     """What a reclaim costs when no last save comes through."""
     if every.steps is not None:
         return f"up to {every.steps:,} steps may be lost"
-    longest = AUTO_LONGEST_SECONDS if every.duration is None else every.duration.total_seconds()
+    longest = _interval(state, speeds, every)
     steps = f", about {longest / state.step_seconds:,.0f} steps," if state.step_seconds else ""
     return f"up to {duration_text(longest)} of training{steps} may be lost"
 
 
-def _save_often(state: State, speeds: Speeds) -> str:
-    """Not oftener than twice the upload takes, as the agent's own interval."""
-    shortest = 2 * state.sent_bytes / speeds.upload
-    minutes = max(1, ceil(shortest / 60))
+def _interval(state: State, speeds: Speeds, every: Every) -> float:
+    """The longest there can be between two saves, as configured."""
+    if every.duration is not None:
+        return every.duration.total_seconds()
+    return max(LONGEST_INTERVAL_SECONDS, 2 * state.sent_bytes / speeds.upload)
+
+
+def _save_often(state: State, speeds: Speeds, every: Every) -> str:
+    """Not oftener than twice the upload takes, as the agent's own interval; empty if that is no gain."""
+    minutes = max(1, ceil(2 * state.sent_bytes / speeds.upload / 60))
+    if every.steps is None and minutes * 60 >= _interval(state, speeds, every):
+        return "a smaller state, such as only what is trained"
     return f"save: {{every: {minutes} min}}, so that no more than that is lost"

@@ -42,7 +42,7 @@ def test_a_save_that_does_not_fit() -> None:
     )
     assert found.change == (
         "save: {every: 4 min}, so that no more than that is lost; "
-        "or 199 MB/s of upload: a bucket nearer, another machine"
+        "or 198 MB/s of upload: a bucket nearer, another machine"
     )
     assert found.figures["fits"] is False
 
@@ -61,6 +61,15 @@ def test_a_save_that_fits() -> None:
 def test_what_is_lost(interval: str, lost: str) -> None:
     """The configured interval bounds the loss."""
     assert lost in last_save(state(14.2e9), SPEEDS, AWS, every=every(interval)).seen
+
+
+def test_saving_oftener_is_no_advice_where_it_is_done() -> None:
+    """An upload that takes longer than the interval leaves a smaller state, or a faster way."""
+    found = last_save(state(14.2e9), SPEEDS, AWS, every=every("2 min"))
+    assert "save: {every" not in found.change
+    huge = last_save(state(140e9), SPEEDS, Window(seconds=600.0, whose="Azure"), every=Every())
+    assert "up to 38 min 53 s of training may be lost" in huge.seen
+    assert "smaller state" in huge.change
 
 
 def test_a_rate_that_nobody_has_is_no_advice() -> None:
@@ -89,7 +98,7 @@ def test_no_notice_at_all() -> None:
 
 def test_from_a_desk() -> None:
     """Without the machine's rate: the one that it must have, or that nobody has it."""
-    assert needed_rate(state(14e9), AWS).figures["needed_bytes_per_second"] == int(1.5 * 14e9 / 118)
+    assert needed_rate(state(14e9), AWS).figures["needed_bytes_per_second"] == int(1.5 * 14e9 / (120 - 2.5))
     assert needed_rate(state(140e9), AWS).level == "warning"
     assert needed_rate(state(14e9), None).level == "warning"
 
