@@ -17,7 +17,7 @@ from outlive_agent.doctor.memory import look_at_memory, memory, shared_memory
 from outlive_agent.doctor.place import place
 from outlive_agent.doctor.software import software
 from outlive_agent.doctor.store_checks import StoreChecks
-from outlive_agent.doctor.subject import Subject, readable_keys
+from outlive_agent.doctor.subject import Subject, keys_source
 from outlive_agent.doctor.surroundings import Around
 from outlive_agent.doctor.together import Tell, Together
 from outlive_agent.doctor.unit_times import UnitTimes, unit_times
@@ -41,7 +41,7 @@ class Examination:
     def run(self) -> Report:
         """Everything. ``ConfigError`` before anything is asked if a setting can't be used."""
         subject = self._subject
-        settings, source = readable_keys(subject.store, self._environ)
+        settings, source = subject.store, keys_source(subject.store)
         given = credentials_for(settings, self._environ)
         store = open_configured_store(settings, self._environ)
         around = self._together.begin("provider", self._look_around)

@@ -1,20 +1,14 @@
 """What is examined: a store, a run, and the place that a machine has or will have."""
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from outlive_agent.config import CredentialsFrom, StoreSettings
 from outlive_agent.doctor.checkpoint import State
-from outlive_agent.settings.values import Config
+from outlive_agent.settings.values import Config, StoreSettings
 
 if TYPE_CHECKING:
     from outlive_agent.bootstrap.job import Job
-
-MACHINE_KEYS: Final = Path("/etc/outlive/credentials")
-"""Which the agent's unit loads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +31,11 @@ class Subject:
         return self.config.store
 
 
-def readable_keys(store: StoreSettings, environ: Mapping[str, str]) -> tuple[StoreSettings, str]:
-    """The same store with keys that can be read here, and where they are from, in words.
-
-    By hand nobody has the credentials that systemd gives to the unit, but root can read their source.
-    """
+def keys_source(store: StoreSettings) -> str:
+    """Where the configuration says that the keys are, in words; empty if it doesn't."""
     source = store.credentials
     if source is None:
-        return store, ""
+        return ""
     if source.env is not None:
-        return store, f"from ${source.env[0]}"
-    if source.file is not None:
-        return store, f"from {source.file}"
-    if not environ.get("CREDENTIALS_DIRECTORY") and os.access(MACHINE_KEYS, os.R_OK):
-        return replace(store, credentials=CredentialsFrom(file=MACHINE_KEYS)), f"from {MACHINE_KEYS}"
-    return store, "from systemd"
+        return f"from ${source.env[0]}"
+    return f"from {source.file}" if source.file is not None else "those that the unit loads"
