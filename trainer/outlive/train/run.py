@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
@@ -29,6 +29,7 @@ from outlive.train.state import State, Unseen
 from outlive.train.stop import EXIT_CONFIG, EXIT_RESUME, Signals
 from outlive.train.tracked import Tracked, is_tracked
 from outlive.train.trees import refilled
+from outlive.train.unkept import unkept, unkept_line
 from outlive.train.values import Encoder
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Run:
         self._steps = 0
         self._metrics: Mapping[str, Any] = {}
         self._moving = False
+        self._looked = False
         self._tracked = Tracked()
         self._resume: Resume | None = None
         self._pace = Pace()
@@ -133,6 +135,8 @@ class Run:
         page.boundary(self._steps, now_ns=now, epoch=self._loops.epoch, step_ns=self._pace.step_ns)
         if not self._moving:
             self._first_boundary()
+        elif not self._looked:
+            self._look_around(sys._getframe(1))
         if self._witness is not None:
             self._witness.boundary(self._stand(), sys._getframe(1))
         self._saving.land(wait=False)
@@ -300,6 +304,13 @@ class Run:
             for name in self._resume.unclaimed:
                 say(f"the checkpoint holds {name}, which nothing has claimed; it is not saved again")
         self._moving = True
+
+    def _look_around(self, frame: FrameType) -> None:
+        """Once, when the loop's own variables have been through a turn: what of them a resume will lose."""
+        self._looked = True
+        names = unkept(frame, kept=vars(self.state))
+        if names:
+            say(unkept_line(names))
 
     def _close(self, outcome: Outcome, message: str) -> None:
         self._signals.remove()
