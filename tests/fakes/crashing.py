@@ -3,10 +3,9 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from io import IOBase
 from pathlib import Path
 from threading import Lock
-from typing import Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import pytest
 
@@ -42,8 +41,6 @@ class Death:
             done = effect()
             self.effects.append(what)
             if number == self._at:
-                if isinstance(done, IOBase):
-                    done.close()  # as the kernel does
                 raise Killed
             return done
 
@@ -64,6 +61,28 @@ class CrashingStore(Wrapped):
             self._death.around(f"delete {key}", lambda key=key: self.inner.delete([key]))  # type: ignore[misc]
 
 
+class _DyingFile:
+    """A file whose every write happens in two halves, of which the second may not come."""
+
+    def __init__(self, file: IO[Any], death: Death) -> None:
+        self._file = file
+        self._death = death
+
+    def __enter__(self) -> "_DyingFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def write(self, data: "bytes | memoryview") -> int:
+        whole = memoryview(data).cast("B")
+        halves = (whole[: len(whole) // 2], whole[len(whole) // 2 :])
+        return sum(self._death.around("write", lambda half=half: self._file.write(half)) for half in halves)  # type: ignore[misc]
+
+
 @contextmanager
 def crashing_disk(death: Death) -> Iterator[None]:
     """Everything that a store in a directory does to the disk is an effect, whichever store it is."""
@@ -75,7 +94,15 @@ def crashing_disk(death: Death) -> Iterator[None]:
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("mkdir", "hardlink_to", "replace", "unlink", "open"):
+        opened = Path.open
+
+        def opening(path: Path, mode: str = "r", **options: Any) -> "IO[Any] | _DyingFile":
+            if mode.startswith("r"):
+                return opened(path, mode, **options)
+            return _DyingFile(death.around(f"open {path}", lambda: opened(path, mode, **options)), death)
+
+        patch.setattr(Path, "open", opening)
+        for name in ("mkdir", "hardlink_to", "replace", "unlink"):
             patch.setattr(Path, name, dying(name, getattr(Path, name)))
         patch.setattr(os, "fsync", dying("fsync", os.fsync))
         yield

@@ -278,3 +278,43 @@ def test_a_file_on_the_way_is_no_object_that_exists_already(tmp_path: Path) -> N
         store.put("run/a", b"", create_only=True)
     assert not isinstance(caught.value, AlreadyExists)
     assert "is a file already" in caught.value.hint
+
+
+@pytest.mark.parametrize("create_only", [True, False])
+def test_what_was_put_survives_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, create_only: bool
+) -> None:
+    """When put returns, its bytes and every name that leads to them have been flushed, in that order."""
+    done: list[tuple[str, Path]] = []
+    fsync, mkdir, link, replace = os.fsync, Path.mkdir, Path.hardlink_to, Path.replace
+
+    def flushing(file: int) -> None:
+        fsync(file)
+        done.append(("flushed", Path(f"/proc/self/fd/{file}").readlink()))
+
+    def making(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        mkdir(path, mode, parents, exist_ok)
+        done.append(("named", path))
+
+    def linking(path: Path, target: Path) -> None:
+        assert ("flushed", target) in done
+        link(path, target)
+        done.append(("named", path))
+
+    def replacing(path: Path, target: Path) -> Path:
+        assert ("flushed", path) in done
+        done.append(("named", target))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", flushing)
+    monkeypatch.setattr(Path, "mkdir", making)
+    monkeypatch.setattr(Path, "hardlink_to", linking)
+    monkeypatch.setattr(Path, "replace", replacing)
+    root = tmp_path / "store"
+    store = LocalStore(root)
+    store.put("run/chunks/a", b"x", create_only=create_only)
+    for place in (root, root / "run", root / "run" / "chunks", root / "run" / "chunks" / "a"):
+        assert ("flushed", place.parent) in done[done.index(("named", place)) :]
+    done.clear()
+    store.delete(["run/chunks/a"])
+    assert done == [("flushed", root / "run" / "chunks")]
