@@ -30,6 +30,7 @@ soak:    ## the long forms of the fault tests, with their counts (an hour; SEED=
 bench:   ## what a save costs and how fast a run is back, beside what people use today (CASES=quick: 3 min)
 	$(SETUP) bench
 	PYTHONPATH=tests $(PYTHON) docs/bench/bench.py
+	$(PYTHON) docs/bench/watcher.py
 	PYTHONPATH=tests $(PYTHON) docs/bench/transfer.py $(if $(filter quick,$(CASES)),--megabytes 256 --rounds 2)
 
 format:  ## rewrite the code in the one style

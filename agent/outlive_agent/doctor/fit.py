@@ -59,7 +59,9 @@ def last_save(state: State | None, speeds: Speeds, window: Window | None, *, eve
     needed = save_seconds(state, speeds)
     what = f"a final save of {bytes_text(state.whole_bytes)}"
     part = "" if state.sent_bytes >= state.whole_bytes else f" ({bytes_text(state.sent_bytes)} of it to send)"
-    seen = f"{what}{part} needs about {duration_text(needed)} here, margin included"
+    parts = f"copy {duration_text(state.whole_bytes / speeds.copy)}, "
+    parts += f"upload {duration_text(state.sent_bytes / speeds.upload)}, and half as much again"
+    seen = f"{what}{part} needs about {duration_text(needed)} here ({parts})"
     figures: dict[str, Figure] = {
         "bytes": state.whole_bytes,
         "sent_bytes": state.sent_bytes,

@@ -47,6 +47,8 @@ def test_a_containers_limit_counts(container: dict[str, Path]) -> None:
     assert memory(found, BIG).level == "problem"
     assert "a snapshot needs 15.0 GB more" in memory(found, BIG).seen
     assert memory(found, None).level == "ok"
+    half = State(whole_bytes=4 * GIB, sent_bytes=4 * GIB, source="a test")
+    assert memory(found, half).level == "warning"
 
 
 def test_no_group_is_no_limit(container: dict[str, Path], tmp_path: Path) -> None:
