@@ -135,12 +135,13 @@ def open_configured_store(
     other directory that is missing may be a disk that isn't mounted.
     """
     from outlive.objects.location import open_store  # late: boto3 costs a third of a second and 30 MB
-    from outlive_agent.settings.credentials import credentials_for
+    from outlive.objects.sealed import Sealed
+    from outlive_agent.settings.credentials import credentials_for, seal_for
 
     store = settings.store if isinstance(settings, Config) else settings
     if isinstance(settings, Config) and store.origin == DEFAULT_ORIGIN:
         _make_above(Path(store.location))
-    return open_store(
+    opened = open_store(
         store.location,
         credentials=credentials_for(store, environ),
         endpoint=store.endpoint,
@@ -149,6 +150,8 @@ def open_configured_store(
         on_retry=on_retry,
         closing=closing,
     )
+    seal = seal_for(store, environ)
+    return opened if seal is None else Sealed(opened, seal)
 
 
 def default_location(environ: Mapping[str, str]) -> str:

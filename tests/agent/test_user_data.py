@@ -17,12 +17,14 @@ import yaml
 
 from fakes.cloudinit import check_schema
 from outlive.errors import ConfigError, OutliveError
+from outlive.objects.sealed import Encryption
 from outlive_agent import config
 from outlive_agent.bootstrap.job import Job, read_job
 from outlive_agent.bootstrap.plan import Archive, Git, Plan
 from outlive_agent.bootstrap.render import collect, render
 from outlive_agent.bootstrap.size import LIMITS, fit
 from outlive_agent.bootstrap.templates import text_of
+from outlive_agent.settings.credentials import credentials_for, seal_for
 
 JOB = """\
 run: gpt
@@ -128,6 +130,28 @@ def test_scripts_are_sound(tmp_path: Path, rendered: str) -> None:
     assert "" == done.stderr
     runs = yaml.safe_load(rendered)["runcmd"]
     assert ["systemctl", "start", "--no-block", "outlive-bootstrap.service"] in runs
+
+
+def test_key_to_seal_with_goes_where_the_keys_go(tmp_path: Path) -> None:
+    """The key that is set here is in the credentials file alone, also on a machine with a role of its own."""
+    key = "0f" * 32
+    for text in (JOB, JOB.replace("endpoint:", "credentials: machine, endpoint:")):
+        secrets = collect(job(text), {**ENVIRON, "OUTLIVE_ENCRYPTION_KEY": key})
+        rendered = render(job(text), secrets)
+        assert rendered.count(key) == 1
+        found = files(rendered)
+        assert f"OUTLIVE_ENCRYPTION_KEY={key}" in found["/etc/outlive/credentials"]["content"]
+        assert key not in render(job(text), secrets.masked())
+        place = tmp_path / "credentials"
+        place.write_text(found["/etc/outlive/credentials"]["content"])
+        (tmp_path / "outlive.yaml").write_text(found["/etc/outlive/outlive.yaml"]["content"])
+        store = config.load(tmp_path / "outlive.yaml").store
+        assert isinstance(seal_for(store, {"CREDENTIALS_DIRECTORY": str(tmp_path)}), Encryption)
+        assert (credentials_for(store, {"CREDENTIALS_DIRECTORY": str(tmp_path)}) is None) == (
+            "machine" in text
+        )
+    with pytest.raises(ConfigError, match="64 hexadecimal"):
+        collect(job(), {**ENVIRON, "OUTLIVE_ENCRYPTION_KEY": "password"})
 
 
 def test_machine_with_a_role_gets_no_keys() -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from outlive.errors import OutliveError
 from outlive_agent.bootstrap import training
+from outlive_agent.bootstrap.archive import archive_key, upload_archive
 from outlive_agent.bootstrap.plan import Archive, Environment, Git, Plan
 from outlive_agent.bootstrap.steps import Account, StepFailed, persistently, run
 from outlive_agent.bootstrap.training import Installer
 from outlive_agent.bootstrap.wall import name_server_among
+from outlive_agent.config import load
 from outlive_agent.journal import Journal
 
 _MODES: dict[str, Literal["w", "w:gz", "w:xz"]] = {"tar": "w", "tar.gz": "w:gz", "tar.xz": "w:xz"}
@@ -135,6 +137,25 @@ def test_archive_is_unpacked(
     install.fetch_source()
     assert ["more", "train.py"] == sorted(path.name for path in install.source.iterdir())
     assert ["source", "tmp"] == sorted(path.name for path in install.home.iterdir())
+
+
+def test_archive_that_somebody_replaced_is_refused(tmp_path: Path, output: io.StringIO) -> None:
+    """Whoever may write to the bucket can't make a machine run other code than its user data says."""
+    config = tmp_path / "outlive.yaml"
+    config.write_text(f"run: gpt\nstore: {{location: {tmp_path}/store}}\ntraining: {{command: [x]}}\n")
+    code = tmp_path / "code.tar"
+    with tarfile.open(code, "w") as archive:
+        archive.addfile(tarfile.TarInfo("train.py"))
+    key = archive_key("gpt", code)
+    upload_archive(load(config).store, None, code, key=key)
+    install = installer(tmp_path, plan(Archive(key=key)), output)
+    assert install._object(key) == code.read_bytes()
+    place = tmp_path / "store" / key
+    place.chmod(0o600)
+    place.write_bytes(code.read_bytes() + b"evil")
+    with pytest.raises(StepFailed, match="is not the archive that was uploaded"):
+        install.fetch_source()
+    assert not install.source.exists()
 
 
 def test_packages_are_installed_with_outlive(tmp_path: Path, output: io.StringIO) -> None:

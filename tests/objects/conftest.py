@@ -15,8 +15,9 @@ from outlive.objects.memory import MemoryStore
 from outlive.objects.presets import Endpoint
 from outlive.objects.retry import Retrying
 from outlive.objects.s3 import S3Store
+from outlive.objects.sealed import Encryption, Sealed, Signature
 
-STORES = ("memory", "local", "moto", "rclone", "rgw")
+STORES = ("memory", "encrypted", "signed", "local", "moto", "rclone", "rgw")
 
 
 def s3_store(server: Server, *, prefix: str | None = None) -> S3Store:
@@ -35,6 +36,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
     """An empty one of each kind."""
     if request.param == "memory":
         yield MemoryStore()
+    elif request.param in ("encrypted", "signed"):
+        key = b"k" * 32
+        yield Sealed(MemoryStore(), Encryption(key) if request.param == "encrypted" else Signature(key))
     elif request.param == "local":
         yield LocalStore(tmp_path / "store")
     else:

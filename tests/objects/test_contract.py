@@ -131,10 +131,10 @@ def test_missing_objects_are_not_found(store: ObjectStore) -> None:
 def test_another_length_is_damage(store: ObjectStore) -> None:
     """An object that is longer than allowed, or not as long as the buffer, is refused."""
     store.put("a", b"12345")
-    with pytest.raises(Damaged, match="a has 5 bytes, more than 4"):
+    with pytest.raises(Damaged, match=r"a has (5 bytes, more than 4|37 bytes, more than 36)"):
         store.get("a", at_most=4)
     for length in (0, 4, 6, 2 * MIB):
-        with pytest.raises(Damaged, match=f"a has 5 bytes instead of {length}"):
+        with pytest.raises(Damaged, match=rf"a has (5 bytes instead of {length}|37 .* of {length + 32})"):
             store.read_into("a", memoryview(bytearray(length)))
     assert store.get("a", at_most=5) == b"12345"
 

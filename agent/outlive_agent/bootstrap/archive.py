@@ -3,9 +3,10 @@
 import hashlib
 from pathlib import Path
 
-from outlive.errors import AlreadyExists, ConfigError
+from outlive.errors import AlreadyExists, ConfigError, Damaged
 from outlive.objects.credentials import Credentials
 from outlive.objects.location import open_store
+from outlive.objects.sealed import Seal, Sealed
 from outlive.store import layout
 from outlive_agent.settings.values import StoreSettings
 
@@ -18,7 +19,18 @@ def archive_key(run: str, file: Path) -> str:
     return f"{layout.artifact(run, 'code')}{hashlib.sha256(_content(file)).hexdigest()}{suffixes}"
 
 
-def upload_archive(store: StoreSettings, keys: Credentials | None, file: Path, *, key: str) -> None:
+def check_archive(key: str, content: bytes) -> None:
+    """``Damaged`` if this is not what was uploaded under that key."""
+    if hashlib.sha256(content).hexdigest() not in key:
+        raise Damaged(
+            f"{key} is not the archive that was uploaded", hint="render and paste the user data again"
+        )
+
+
+def upload_archive(
+    store: StoreSettings, keys: Credentials | None, file: Path, *, key: str, seal: Seal | None = None
+) -> None:
+    """Put it there, unless it is there already."""
     opened = open_store(
         store.location,
         credentials=keys,
@@ -27,7 +39,7 @@ def upload_archive(store: StoreSettings, keys: Credentials | None, file: Path, *
         ca_bundle=str(store.ca_bundle) if store.ca_bundle else None,
     )
     try:
-        opened.put(key, _content(file), create_only=True)
+        (Sealed(opened, seal) if seal else opened).put(key, _content(file), create_only=True)
     except AlreadyExists:
         return  # the same bytes, since the key is their digest
 

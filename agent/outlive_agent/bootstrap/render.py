@@ -5,17 +5,18 @@ import re
 import shlex
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from outlive import __version__
 from outlive.errors import ConfigError
 from outlive.objects.credentials import Credentials, find_credentials
+from outlive.objects.sealed import find_seal
 from outlive_agent.bootstrap import unit_text
 from outlive_agent.bootstrap.job import Job, Repository, Training
 from outlive_agent.bootstrap.job_readers import FromEnv
 from outlive_agent.bootstrap.plan import Archive, Git, Plan
 from outlive_agent.bootstrap.templates import fill, text_of
-from outlive_agent.settings.credentials import credentials_for
+from outlive_agent.settings.credentials import credentials_for, seal_variables
 
 MASK = "********"
 CREDENTIAL = "credentials"
@@ -35,6 +36,8 @@ class Secrets:
     """None: the machine has a role of its own."""
     variables: Mapping[str, str]
     """By the names of the variables here, not of the training's."""
+    seal: Mapping[str, str] = field(default_factory=dict)
+    """The variable with the key that the store's objects are sealed with, if they are."""
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.variables)})"
@@ -44,7 +47,12 @@ class Secrets:
         keys = self.keys and Credentials(
             access_key=MASK, secret_key=MASK, session_token=self.keys.session_token and MASK
         )
-        return replace(self, keys=keys, variables=dict.fromkeys(self.variables, MASK))
+        return replace(
+            self,
+            keys=keys,
+            variables=dict.fromkeys(self.variables, MASK),
+            seal=dict.fromkeys(self.seal, MASK),
+        )
 
 
 def collect(job: Job, environ: Mapping[str, str]) -> Secrets:
@@ -63,7 +71,10 @@ def collect(job: Job, environ: Mapping[str, str]) -> Secrets:
         raise ConfigError(
             f"{' and '.join(unusable)}: line breaks or control characters", hint="set it to a single line"
         )
-    return Secrets(keys=_keys(job, environ), variables={name: environ[name] for name in sorted(names)})
+    variables = {name: environ[name] for name in sorted(names)}
+    seal = seal_variables(job.config.store, environ)
+    find_seal(seal)  # what is no key is refused here, not on the machine
+    return Secrets(keys=_keys(job, environ), variables=variables, seal=seal)
 
 
 def _keys(job: Job, environ: Mapping[str, str]) -> Credentials | None:
@@ -97,8 +108,8 @@ def render(job: Job, secrets: Secrets, *, archive: Archive | None = None) -> str
         {
             "run": job.config.run,
             "version": __version__,
-            "config": config_text(job),
-            "credentials": _credentials_text(secrets.keys),
+            "config": config_text(job, sealed=bool(secrets.seal)),
+            "credentials": _credentials_text(secrets),
             "plan": plan.encode(),
             "unit": unit(job),
             "environment": _content(unit_text.environment_file(variables) or "# nothing"),
@@ -107,11 +118,11 @@ def render(job: Job, secrets: Secrets, *, archive: Archive | None = None) -> str
     )
 
 
-def config_text(job: Job) -> str:
+def config_text(job: Job, *, sealed: bool = False) -> str:
     """The agent's configuration: what the job file says, and where systemd puts the keys."""
     shared = dict(job.shared)
     store = {**_mapping(shared["store"])}
-    if not job.machine_role:
+    if sealed or not job.machine_role:
         store["credentials"] = {"systemd": CREDENTIAL}
     training = {
         "user": job.training.user,
@@ -165,13 +176,18 @@ def _source(training: Training, secrets: Secrets) -> Git | Archive | None:
     return Archive(url=source) if source else None
 
 
-def _credentials_text(keys: Credentials | None) -> str:
+def _credentials_text(secrets: Secrets) -> str:
+    keys = secrets.keys
     if keys is None:
-        return "# none: the machine has a role that opens the bucket"
-    lines = [f"OUTLIVE_S3_ACCESS_KEY_ID={keys.access_key}", f"OUTLIVE_S3_SECRET_ACCESS_KEY={keys.secret_key}"]
-    if keys.session_token:
-        lines.append(f"OUTLIVE_S3_SESSION_TOKEN={keys.session_token}")
-    return "\n".join(lines)
+        lines = ["# no keys: the machine has a role that opens the bucket"]
+    else:
+        lines = [
+            f"OUTLIVE_S3_ACCESS_KEY_ID={keys.access_key}",
+            f"OUTLIVE_S3_SECRET_ACCESS_KEY={keys.secret_key}",
+        ]
+        if keys.session_token:
+            lines.append(f"OUTLIVE_S3_SESSION_TOKEN={keys.session_token}")
+    return "\n".join([*lines, *(f"{name}={value}" for name, value in secrets.seal.items())])
 
 
 _PLAIN = re.compile(

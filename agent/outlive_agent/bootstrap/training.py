@@ -109,10 +109,13 @@ class Installer:
         file.unlink()
 
     def _object(self, key: str) -> bytes:
-        from outlive_agent.config import load, open_configured_store  # late: boto3 is heavy
+        from outlive_agent.bootstrap.archive import check_archive  # late, as all that knows the store
+        from outlive_agent.config import load, open_configured_store
 
         environ = {**os.environ, "CREDENTIALS_DIRECTORY": str(self.config.parent)}
-        return open_configured_store(load(self.config), environ).get(key, at_most=AT_MOST)
+        content = open_configured_store(load(self.config), environ).get(key, at_most=AT_MOST)
+        check_archive(key, content)  # or whoever may write to the bucket could run code here
+        return content
 
     def _install_packages(self) -> None:
         wanted, listed = self._requirements()

@@ -101,12 +101,13 @@ def _archive(job: "Job", secrets: "Secrets", *, base: Path, upload: bool) -> "Ar
     source = job.training.source
     if not isinstance(source, str) or "://" in source:
         return None
+    from outlive.objects.sealed import find_seal
     from outlive_agent.bootstrap.archive import archive_key, upload_archive
 
     file = base / Path(source).expanduser()
     key = archive_key(job.config.run, file)
     if upload:
-        upload_archive(job.config.store, secrets.keys, file, key=key)
+        upload_archive(job.config.store, secrets.keys, file, key=key, seal=find_seal(secrets.seal))
         _say(f"{file.name} is in the store")
     from outlive_agent.bootstrap.plan import Archive
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from outlive.errors import ConfigError
 from outlive.objects.credentials import Credentials, find_credentials
-from outlive_agent.settings.values import StoreSettings
+from outlive.objects.sealed import ENCRYPTION_KEY, SIGNING_KEY, Seal, find_seal
+from outlive_agent.settings.values import CredentialsFrom, StoreSettings
 
 AT_MOST = 1 << 16
 LOADED_FROM = Path("/etc/outlive")
@@ -24,10 +25,31 @@ def credentials_for(store: StoreSettings, environ: Mapping[str, str]) -> Credent
         return None
     if source.env is not None:
         return _from_environment(source.env, environ)
+    return _from_file(*_file(source, environ))
+
+
+def seal_for(store: StoreSettings, environ: Mapping[str, str]) -> Seal | None:
+    """What the store's objects are sealed with, if anything."""
+    try:
+        return find_seal(seal_variables(store, environ))
+    except ConfigError as error:
+        place = store.credentials and (store.credentials.file or store.credentials.systemd)
+        raise ConfigError(f"{place}: {error}" if place else str(error), hint=error.hint) from None
+
+
+def seal_variables(store: StoreSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The key to seal objects with, by the name of its variable. It stands where the store's keys stand."""
+    source = store.credentials
+    given = environ if source is None or source.env is not None else _variables(*_file(source, environ))
+    return {name: given[name] for name in (ENCRYPTION_KEY, SIGNING_KEY) if given.get(name)}
+
+
+def _file(source: CredentialsFrom, environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """The file that is meant, and whether it must be private: systemd sees to it for its own."""
     directory = environ.get("CREDENTIALS_DIRECTORY")
     if source.systemd is not None and directory:
-        return _from_file(Path(directory) / source.systemd, private=False)
-    return _from_file(source.file or _behind(str(source.systemd)), private=True)
+        return Path(directory) / source.systemd, False
+    return source.file or _behind(str(source.systemd)), True
 
 
 def _from_environment(names: tuple[str, ...], environ: Mapping[str, str]) -> Credentials:
@@ -56,29 +78,20 @@ def _behind(credential: str) -> Path:
     return path
 
 
-def _from_file(path: Path, *, private: bool) -> Credentials:
+def _from_file(path: Path, private: bool) -> Credentials | None:
+    variables = _variables(path, private)
     try:
-        with path.open("rb") as file:
-            # Asked of the open file: a check by name could be of another file than the one that is read.
-            if private and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
-                raise ConfigError(f"{path}: every user of this machine can read it", hint=f"chmod 600 {path}")
-            raw = file.read(AT_MOST + 1)
-    except OSError as error:
-        reason = (error.strerror or "it can't be read").lower()
-        raise ConfigError(f"{path}: {reason}", hint=_hint(error, path)) from None
-    try:
-        found = find_credentials(None, _variables(path, raw))
+        found = find_credentials(None, variables)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}", hint=_WANTED) from None
-    if found is None:
+    if found is None and not any(name in variables for name in (ENCRYPTION_KEY, SIGNING_KEY)):
         raise ConfigError(f"{path}: no keys in it", hint=_WANTED)
     return found
 
 
-def _variables(path: Path, raw: bytes) -> dict[str, str]:
+def _variables(path: Path, private: bool) -> dict[str, str]:
     """The assignments of an environment file: comments, empty lines, ``export`` and quotes as usual."""
-    if len(raw) > AT_MOST:
-        raise ConfigError(f"{path}: too large to hold keys", hint=_WANTED)
+    raw = _read(path, private=private)
     variables = {}
     for number, line in enumerate(raw.decode("utf-8", "replace").splitlines(), 1):
         text = line.strip()
@@ -91,6 +104,21 @@ def _variables(path: Path, raw: bytes) -> dict[str, str]:
         quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
         variables[match[1]] = value[1:-1] if quoted else value
     return variables
+
+
+def _read(path: Path, *, private: bool) -> bytes:
+    try:
+        with path.open("rb") as file:
+            # Asked of the open file: a check by name could be of another file than the one that is read.
+            if private and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
+                raise ConfigError(f"{path}: every user of this machine can read it", hint=f"chmod 600 {path}")
+            raw = file.read(AT_MOST + 1)
+    except OSError as error:
+        reason = (error.strerror or "it can't be read").lower()
+        raise ConfigError(f"{path}: {reason}", hint=_hint(error, path)) from None
+    if len(raw) > AT_MOST:
+        raise ConfigError(f"{path}: too large to hold keys", hint=_WANTED)
+    return raw
 
 
 def _hint(error: OSError, path: Path) -> str:

@@ -75,3 +75,35 @@ def test_unreachable_store_can_be_interrupted(machine: Machine) -> None:
         run.signal(signal.SIGINT)
         assert run.exit_code() == Exit.RESUME, run.text
     assert "Traceback" not in run.text
+
+
+def test_sealed_bucket(machine: Machine) -> None:
+    """With a key of the user's nothing is readable in the bucket, and only who has the key goes on."""
+    server = shared("moto")
+    prefix = server.location(machine.directory.name)
+    sealed = {**server.environment(), "OUTLIVE_ENCRYPTION_KEY": "0f" * 32}
+
+    def start(environ: dict[str, str]) -> Exec:
+        options = ("--store", prefix, "--every", "20 steps")
+        return machine.exec("--steps", "100000", options=options, environ=environ)
+
+    first = start(sealed)
+    first.wait_line("saved step .*interval")
+    first.signal(signal.SIGTERM)
+    assert first.exit_code() == Exit.RESUME, first.text
+    for other in ({}, {"OUTLIVE_ENCRYPTION_KEY": "f0" * 32}):
+        stranger = start({**server.environment(), **other})
+        assert stranger.exit_code() == Exit.FAILED, stranger.text
+        assert "encrypted" in stranger.text
+        assert "starting at step 0" not in stranger.text
+        assert "Traceback" not in stranger.text
+    last = start(sealed)
+    last.wait_line(f"^restored .* from {prefix}$")
+    last.signal(signal.SIGTERM)
+    assert last.exit_code() == Exit.RESUME, last.text
+    client = server.client()
+    for item in client.list_objects_v2(Bucket=server.bucket, Prefix=f"{machine.directory.name}/t/")[
+        "Contents"
+    ]:
+        body = client.get_object(Bucket=server.bucket, Key=item["Key"])["Body"].read()
+        assert b"outlive/" not in body or "000002" in item["Key"], item["Key"]

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Final, TypeAlias, TypeGuard
 
 from outlive.errors import Damaged
+from outlive.objects.sealed import SEALS
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -34,6 +35,7 @@ def decode(raw: bytes, kind: str, *, where: str) -> "Fields":
     # A list is 3 bytes of JSON and 60 of memory: without a bound a small document could fill a large memory.
     if len(raw) > DOCUMENT_BYTES or raw.count(b"[") + raw.count(b"{") > len(raw) // 12 + 64:
         raise Damaged(f"{where} is not a document of outlive: too large, or too many members")
+    refuse_sealed(raw, where=where)
     try:
         document = json.loads(raw.decode(), parse_int=_parse_int, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -48,6 +50,15 @@ def decode(raw: bytes, kind: str, *, where: str) -> "Fields":
             hint="install the version of outlive that wrote it, or a newer one",
         )
     return fields
+
+
+def refuse_sealed(raw: bytes, *, where: str) -> None:
+    """``Damaged`` if it was sealed with a key that this reader was not given."""
+    if raw.startswith(SEALS):
+        raise Damaged(
+            f"{where} is encrypted or signed",
+            hint="give the key: OUTLIVE_ENCRYPTION_KEY or OUTLIVE_SIGNING_KEY",
+        )
 
 
 class Fields:

@@ -19,6 +19,7 @@ from outlive.store.document import (
     encode,
     float_json,
     is_text,
+    refuse_sealed,
     stamp,
 )
 from outlive.store.layout import MAX_LIFE, MAX_STEP, RUN_NAME, CheckpointId
@@ -127,6 +128,7 @@ class Manifest:
         """The reverse. ``Damaged`` for every document that ``encode`` could not have written."""
         if len(raw) > DOCUMENT_BYTES:
             raise Damaged(f"{where} is longer than a manifest can be")
+        refuse_sealed(raw, where=where)
         body, seal, digest = raw[:-77], raw[-77:-66], raw[-66:]
         if seal != _SEAL or digest != _blake3(body).hexdigest().encode() + b'"}':
             raise Damaged(f"{where} is altered: its bytes are not those of its own digest")
