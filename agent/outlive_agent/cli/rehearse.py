@@ -26,7 +26,10 @@ STEPS, SECONDS = 60, 120.0
 
 def rehearse_main(argv: Sequence[str]) -> int:
     """Rehearse, and say what came out. Exit code 0: equal; 1: not, or it could not be rehearsed."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if not options.command and not (options.config or os.environ.get("OUTLIVE_CONFIG")):
+        parser.error("there is no command to rehearse")
     from outlive_agent import config as configuration
     from outlive_agent.cli.rehearse_page import Page, outcome_json
     from outlive_agent.rehearse.rehearsal import Rehearsal
@@ -37,7 +40,7 @@ def rehearse_main(argv: Sequence[str]) -> int:
     )
     command = config.training.command if config.training is not None else ()
     if not command:
-        _parser().error("there is no command to rehearse")
+        parser.error("there is no command to rehearse")
     if shutil.which(command[0]) is None:
         raise ConfigError(f"there is no program {command[0]!r}", hint="check the command after '--'")
     wanted = _wanted(options, config)

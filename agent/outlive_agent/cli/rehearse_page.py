@@ -34,13 +34,12 @@ class Page:
         self._say()
         self._say(f"rehearsing {shlex.join(self._site.command)}", style="bold")
         self._say()
-        where = way.provider.title if way.provider is not None else "no provider"
-        self._fact("taken away by", f"{way.text} ({where}, {way.found})")
-        self._fact("moments", f"drawn from seed {self._wanted.seed}")
-        self._fact("your run", "is not touched: all is kept in a store of its own, and removed at the end")
-        self._fact("your script", "runs here, so what it writes itself it writes each time")
+        known = f" ({way.provider.title}: {way.found})" if way.provider is not None else ""
+        self._fact("taken away by", f"{way.text}{known}")
+        self._fact("moments", f"from seed {self._wanted.seed}")
+        self._fact("touched", "nothing of your own runs; what the script writes itself it writes each time")
         self._say()
-        self._say(f"  {'leg':<{_LABEL}}  {'steps':<12}  {'took':>7}   ", style="bold")
+        self._say(f"  {'leg':<{_LABEL}}  {'steps':>13}  {'took':>8}", style="bold")
 
     def progress(self, name: str, step: int) -> None:
         """The leg under way, on a terminal only."""
@@ -60,15 +59,15 @@ class Page:
             self._shown = ""
         self._legs += 1
         steps = f"{leg.first:,} → {leg.last:,}"
-        self._paragraph(
-            f"  {leg.name:<{_LABEL}}  {steps:<12}  {duration_text(leg.seconds):>7}   ", self._what(leg)
-        )
+        took = duration_text(leg.seconds)
+        self._paragraph(f"  {leg.name:<{_LABEL}}  {steps:>13}  {took:>8}   ", self._what(leg))
 
     def end(self, outcome: Outcome, *, kept: bool) -> None:
         """The verdict."""
         self._say()
-        self._compared(outcome)
-        self._say()
+        if outcome.compared.steps:
+            self._compared(outcome)
+            self._say()
         if outcome.equal:
             self._say("  EQUAL", style="bold green")
             taken = next(leg for leg in outcome.legs if leg.name == "reclaimed")
@@ -78,8 +77,7 @@ class Page:
             self._differs(outcome)
         self._window(outcome)
         self._say()
-        again = f"outlive rehearse --seed {self._wanted.seed}"
-        self._fact("the same again", f"{again} ... -- {shlex.join(self._site.command)}")
+        self._fact("once more", f"--seed {self._wanted.seed} chooses the same moments")
         if kept:
             self._fact("kept in", str(self._site.directory))
 
@@ -90,18 +88,14 @@ class Page:
             return "the same once more, to find the cause"
         if leg.name == "resumed":
             return f"a fresh process, from step {leg.first:,}"
-        if leg.saved:
-            text = f"{self._wanted.way.by} at step {leg.last:,}; step {leg.saved[-1].step:,} is saved"
-        else:
-            text = f"{self._wanted.way.by} at step {leg.last:,}"
-        if leg.struck_seconds is not None and self._wanted.way.by != "sigkill":
-            text += f", over after {duration_text(leg.struck_seconds)}"
-        return text
+        by = "killed" if self._wanted.way.by == "sigkill" else self._wanted.way.by
+        if leg.saved and leg.saved[-1].step == leg.last and leg.struck_seconds is not None:
+            return f"{by} at step {leg.last:,}: saved, and over in {duration_text(leg.struck_seconds)}"
+        kept = leg.saved[-1].step if leg.saved else leg.first
+        return f"{by} at step {leg.last:,}, which lost {count_text(leg.last - kept, 'step')}"
 
     def _compared(self, outcome: Outcome) -> None:
         total = outcome.compared
-        if not total.steps:
-            return
         first = outcome.legs[1].first + 1
         self._say(f"  compared bit for bit, {count_text(total.steps, 'step')} from {first:,}", style="bold")
         for name, text in _counts(total):
@@ -189,6 +183,8 @@ def _counts(total: Compared) -> Sequence[tuple[str, str]]:
 
 
 def _details(found: Difference) -> list[str]:
+    if found.absent:
+        return ["one of the two runs ended, and the other went on"]
     lines = []
     for name in found.metrics[:_MOST]:
         here, there = (_number(entry.metrics.get(name)) for entry in (found.here, found.there))

@@ -36,12 +36,14 @@ class Row:
     remedy: str
 
 
-def causes(evidence: Evidence) -> Iterator[Cause]:
-    """Every cause that fits, the likeliest first; there is always one."""
+def causes(evidence: Evidence) -> list[Cause]:
+    """Every cause that fits, the likeliest first; the last row of the table where none does."""
+    found: list[Cause] = []
     for row in TABLE:
         because = row.sign(evidence)
-        if because is not None:
-            yield Cause(name=row.name, because=because, remedy=row.remedy)
+        if because is not None and not (found and row is TABLE[-1]):
+            found.append(Cause(name=row.name, because=because, remedy=row.remedy))
+    return found
 
 
 def stored_causes(images: Images, again: Images) -> Iterator[Cause]:
@@ -68,11 +70,11 @@ def _other_environment(seen: Evidence) -> str | None:
 
 
 def _length(seen: Evidence) -> str | None:
-    if seen.found.step > seen.uninterrupted.last:
-        return f"the uninterrupted run was over after step {seen.uninterrupted.last}, the resumed one was not"
-    if seen.found.step > seen.found.leg.last:
-        return f"the resumed run was over after step {seen.found.leg.last}, the uninterrupted one was not"
-    return None
+    if not seen.found.absent:
+        return None
+    resumed_ended = seen.found.step > seen.found.leg.last
+    ended, went_on = ("resumed", "uninterrupted") if resumed_ended else ("uninterrupted", "resumed")
+    return f"the {ended} run was over after step {seen.found.step - 1}, the {went_on} one was not"
 
 
 def _state_again(seen: Evidence) -> str | None:
@@ -231,11 +233,6 @@ TABLE = (
         remedy="for batch in run.batches(loader): ...",
     ),
     Row(
-        name="a variable of your own",
-        sign=_own_variable,
-        remedy="keep it on run.state, where it is saved and restored",
-    ),
-    Row(
         name="the data comes in another order",
         sign=_data_order,
         remedy="give the loader to run.batches as it is, and its sampler a state_dict if it has a state",
@@ -259,6 +256,11 @@ TABLE = (
         name="a forward pass in training mode outside of the step",
         sign=_statistics,
         remedy="call model.eval() before an evaluation, and let run.step() be the last line of the body",
+    ),
+    Row(
+        name="a variable of your own",
+        sign=_own_variable,
+        remedy="keep it on run.state, where it is saved and restored",
     ),
     Row(
         name=NOT_DETERMINISTIC,

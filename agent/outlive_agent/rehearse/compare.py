@@ -19,6 +19,8 @@ class Difference:
     tensors: tuple[str, ...]
     values: tuple[str, ...]
     """Paths of what is saved beside tensors, such as ``loops/...`` and ``rng/torch``."""
+    absent: bool = False
+    """Only one of the two came to this step at all."""
 
     @property
     def batches(self) -> bool:
@@ -65,13 +67,12 @@ def first_difference(here: Leg, leg: Leg, *, until: int | None = None) -> Differ
     ``until``: the step that both have to reach; one that only one of them has is a difference, too.
     """
     for step, there in _steps(leg.entries):
-        found = difference(here.entries.get(step, Entry(step=step)), there, leg)
+        if step not in here.entries:
+            return _absent(step, leg)
+        found = difference(here.entries[step], there, leg)
         if found is not None:
             return found
-    if until is not None and leg.last < until:
-        step = leg.last + 1
-        return difference(here.entries.get(step, Entry(step=step)), Entry(step=step), leg)
-    return None
+    return _absent(leg.last + 1, leg) if until is not None and leg.last < until else None
 
 
 def difference(here: Entry, there: Entry, leg: Leg) -> Difference | None:
@@ -89,6 +90,14 @@ def difference(here: Entry, there: Entry, leg: Leg) -> Difference | None:
         metrics=metrics,
         tensors=tensors,
         values=values,
+    )
+
+
+def _absent(step: int, leg: Leg) -> Difference:
+    """Only one of the two came to this step."""
+    nothing = Entry(step=step)
+    return Difference(
+        step=step, leg=leg, here=nothing, there=nothing, metrics=(), tensors=(), values=(), absent=True
     )
 
 

@@ -76,7 +76,7 @@ class Rehearsal:
             found = first_difference(first, leg, until=until)
             compared += count(first, leg, before=found.step if found else None)
             if found is not None:
-                control = self._control(leg, found.step)
+                control = self._control(leg)
                 evidence = Evidence(
                     found=found,
                     uninterrupted=first,
@@ -102,7 +102,7 @@ class Rehearsal:
 
     def _stored_causes(self, images: Images, leg: Leg) -> Iterator[Cause]:
         """Of a state too large for the diaries, which differs where it was saved: less can be known."""
-        control = self._control(leg, leg.last)
+        control = self._control(leg)
         again = compare(self._site.store(), self._site.run, leg.saved[-1], control.saved[-1])
         yield from stored_causes(images, again)
 
@@ -174,9 +174,9 @@ class Rehearsal:
         stopped = first.code != 0
         return self._leg("resumed", stop_at=first.last if stopped else first.last + 1)
 
-    def _control(self, leg: Leg, step: int) -> Leg:
-        """Once more from where that leg began, up to this step."""
-        return self._leg("control", rewind=leg.first, stop_at=step)
+    def _control(self, leg: Leg) -> Leg:
+        """Once more from where that leg began, as far as it came: chance shows late at times."""
+        return self._leg("control", rewind=leg.first, stop_at=leg.last)
 
     def _leg(
         self,

@@ -54,7 +54,7 @@ class Orders:
 class Entry:
     """One line: how everything stood at a boundary, each thing as a number's text or as a digest of its bits.
 
-    ``step`` is -1 for the line that is written where the loop (re)starts, of which only ``around`` is known.
+    ``step`` is -1 where the loop (re)starts, of which only ``around`` is known; the last such line counts.
     """
 
     step: int

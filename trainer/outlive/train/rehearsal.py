@@ -69,12 +69,12 @@ class Witness:
         return Watched(epochs, self, data=False)
 
     def fetching(self, frame: FrameType | None) -> None:
-        """A batch or an epoch is about to begin; before the first one the loop (re)starts."""
+        """A batch or an epoch is about to begin; before the first batch the loop (re)starts."""
         if not self._begun:
-            self._begun = True
             self._write(Entry(step=-1, around=Around(self._known()).of(frame)))
 
     def fetched(self, batch: Any) -> None:
+        self._begun = True
         self._batches.append(batch_digest(batch))
 
     def boundary(self, stand: Stand, frame: FrameType | None) -> None:

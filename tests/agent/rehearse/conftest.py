@@ -1,0 +1,95 @@
+"""Rehearsals of tiny trainings, whose Python has torch loaded already."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import warm
+from fakes.agents import wait_until
+
+AT_A_TIME = 4
+"""They wait for one another's turns more than they compute."""
+DISEASES = Path(__file__).with_name("diseases.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearse:
+    """Runs the real verb on a disease."""
+
+    directory: Path
+    socket: Path
+
+    def command(self, disease: str) -> "list[str]":
+        python = [sys.executable, "-S", warm.__file__, "run", str(self.socket)]
+        return [*python, str(DISEASES), disease]
+
+    def run(
+        self, *options: str, command: "list[str]", environ: "dict[str, str] | None" = None
+    ) -> "subprocess.CompletedProcess[str]":
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
+        return subprocess.run(
+            [sys.executable, "-m", "outlive_agent", "rehearse", *options, "--", *command],
+            env={
+                **clean,
+                "HOME": str(self.directory),
+                "XDG_RUNTIME_DIR": str(self.directory),
+                **(environ or {}),
+            },
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    def json(self, disease: str, *options: str) -> "dict[str, Any]":
+        """What came out, for programs."""
+        options = options if "--provider" in options else ("--provider", "none", *options)
+        done = self.run("--json", *options, command=self.command(disease))
+        assert done.stdout, done.stderr
+        outcome: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == (0 if outcome["equal"] else 1)
+        return outcome
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a Python that has torch loaded."""
+    path = tmp_path_factory.mktemp("warm") / "s"
+    server = subprocess.Popen([sys.executable, warm.__file__, "serve", str(path)])
+    try:
+        wait_until(path.exists, what="torch is loaded")
+        yield path
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="session")
+def outcome_of(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, warm_python: Path
+) -> "Iterator[Callable[[str], dict[str, Any]]]":
+    """What comes out for each disease that a selected test asks for; several are rehearsed at a time."""
+    callspecs = [getattr(item, "callspec", None) for item in request.session.items]
+    diseases = {spec.params["disease"] for spec in callspecs if spec is not None and "disease" in spec.params}
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+
+        def start(disease: str) -> "Future[dict[str, Any]]":
+            rehearse = Rehearse(tmp_path_factory.mktemp("rehearsal"), warm_python)
+            steps = "40" if disease == "longer" else "12"
+            return pool.submit(rehearse.json, disease, "--steps", steps, "--seed", "3")
+
+        outcomes = {disease: start(disease) for disease in sorted(diseases)}
+        yield lambda disease: outcomes[disease].result()
+
+
+@pytest.fixture
+def rehearse(tmp_path: Path, warm_python: Path) -> Rehearse:
+    return Rehearse(tmp_path, warm_python)

@@ -1,0 +1,90 @@
+"""``outlive rehearse``: trainings that are well, taken away in every way; and what can't be rehearsed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from outlive_agent.exits import Exit
+
+from .conftest import DISEASES, Rehearse
+
+
+def test_exact_training_is_proved_equal(rehearse: Rehearse) -> None:
+    """Shuffled, augmented in workers, with dropout: equal, and told in 80 columns."""
+    done = rehearse.run(
+        "--provider", "none", "--steps", "12", "--seed", "3", command=rehearse.command("none")
+    )
+    assert done.returncode == Exit.FINISHED, done.stdout + done.stderr
+    assert "EQUAL" in done.stdout
+    assert "10 of loss" in done.stdout
+    assert max(map(len, done.stdout.splitlines()[2:])) <= 80
+    assert [path.name for path in rehearse.directory.iterdir()] == [
+        "outlive"
+    ]  # the agents' runtime directory
+
+
+@pytest.mark.parametrize("provider", ["aws", "gcp", "nebius"])
+def test_taken_away_as_the_provider_does(rehearse: Rehearse, provider: str) -> None:
+    """The real agent hears the provider's own notice, or its signal, and the run that goes on is the same."""
+    outcome = rehearse.json("none", "--provider", provider, "--steps", "12", "--seed", "3")
+    assert outcome["equal"]
+    assert outcome["by"] == ("sigterm" if provider == "nebius" else "notice")
+    first, reclaimed, resumed = outcome["legs"]
+    assert [first["to"], resumed["to"]] == [12, 12]
+    assert reclaimed["from"] in first["saved"]
+    assert [reclaimed["to"]] == reclaimed["saved"] == [resumed["from"]]
+
+
+def test_killed_without_a_word(rehearse: Rehearse) -> None:
+    """Agent and training die at once: the steps since the last save are done again, and are the same."""
+    command = [sys.executable, str(DISEASES), "none"]
+    done = rehearse.run("--provider", "vast", "--steps", "12", "--seed", "5", "--json", command=command)
+    outcome = json.loads(done.stdout)
+    assert outcome["equal"], done.stdout
+    _, reclaimed, resumed = outcome["legs"]
+    assert (outcome["by"], reclaimed["exit"]) == ("sigkill", -9)
+    assert reclaimed["from"] < resumed["from"] < reclaimed["to"]
+
+
+def test_own_store_is_not_touched(rehearse: Rehearse, tmp_path: Path) -> None:
+    """What the environment says of the user's own store counts for nothing, and scratch keeps it all."""
+    done = rehearse.run(
+        *("--provider", "none", "--steps", "3", "--scratch", str(tmp_path / "kept")),
+        command=rehearse.command("none"),
+        environ={"OUTLIVE_STORE": str(tmp_path / "own"), "OUTLIVE_RUN": "own"},
+    )
+    assert done.returncode == Exit.FINISHED, done.stdout + done.stderr
+    assert not (tmp_path / "own").exists()
+    assert (tmp_path / "kept" / "store" / "own" / "checkpoints").is_dir()
+    assert (tmp_path / "kept" / "1-uninterrupted.jsonl").is_file()
+
+
+def test_command_that_never_trains(rehearse: Rehearse) -> None:
+    """A command without outlive in it is told from one that fails, with what it said last."""
+    done = rehearse.run("--provider", "none", command=[sys.executable, "-c", "print('hello')"])
+    assert done.returncode == Exit.FAILED
+    assert "before its first step" in done.stderr
+    assert "hello" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "code", "said"),
+    [
+        ((), [], Exit.USAGE, "no command"),
+        (("--steps", "2"), ["true"], Exit.USAGE, "3 or more"),
+        (("--for", "30"), ["true"], Exit.USAGE, "duration with its unit"),
+        ((), ["no-such-program"], Exit.CONFIG, "no program 'no-such-program'"),
+        (("--provider", "azur"), ["true"], Exit.CONFIG, "no provider 'azur'"),
+        (("--scratch", "/proc"), ["true"], Exit.CONFIG, "/proc is not empty"),
+    ],
+)
+def test_bad_use(
+    rehearse: Rehearse, options: "tuple[str, ...]", command: "list[str]", code: Exit, said: str
+) -> None:
+    """What can't be meant is refused before anything is started."""
+    given = options if "--provider" in options else (*options, "--provider", "none")
+    done = rehearse.run(*given, command=command)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
