@@ -89,7 +89,7 @@ def user_data(job: str, bucket: Bucket, code: Path) -> str:
         archive.addfile(member, io.BytesIO(PROBE.encode()))
     key = archive_key("gpt", code)
     bucket.server.client().put_object(Bucket=bucket.server.bucket, Key=f"runs/{key}", Body=code.read_bytes())
-    read = read_job(job, name="job.yaml")
+    read = read_job(job.replace("s3://outlive-test/runs", bucket.server.location("runs")), name="job.yaml")
     return render(read, collect(read, bucket.server.environment()), archive=Archive(key=key))
 
 

@@ -114,7 +114,7 @@ class Droplet:
                 raise TimedOut(f"{self.name} is off, and yet not: {condition}\n{self.journal.tail()}")
             if time.monotonic() > deadline:
                 raise TimedOut(f"not after {within * PATIENCE:.0f} s: {condition}\n{self.journal.tail()}")
-            time.sleep(0.05)
+            time.sleep(0.15)  # looking costs the guest processor time
 
     def wait_for_cloud_init(self, *, within: float = 60) -> Mapping[str, object]:
         """Wait until cloud-init is done with the user-data; gives its verdict (`datasource`, `errors`)."""
