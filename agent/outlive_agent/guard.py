@@ -272,7 +272,7 @@ class Guard:
         self._given_up = True
         self._journal.error(
             "the training failed for good: journalctl -u outlive-train says why",
-            hint="put it right, then: systemctl reset-failed outlive-train; systemctl restart outlive-train",
+            hint="put it right, then: systemctl reset-failed outlive-train; systemctl restart outlive-agent",
         )
 
     def _on_uploaded(self, event: Uploaded) -> None:

@@ -55,6 +55,7 @@ def test_training_stops_first_and_survives_the_agent() -> None:
     """The training starts after the agent, so it stops before it, but does not fall with it."""
     train = _settings("outlive-train.service")
     assert "outlive-agent.service" in train["After"][0].split()
+    assert "outlive-agent.service" not in train["Wants"][0].split(), "an agent that has ended would come back"
     assert not {"Requires", "BindsTo", "PartOf", "Requisite", "StopPropagatedFrom"} & train.keys()
     for name in UNITS:
         assert "network-online.target" in _settings(name)["After"][0].split()

@@ -108,14 +108,14 @@ def test_crash_loop_ends_with_its_reason(scene: Scene) -> None:
     text = drop_in(scene.user_data(broken), TRAIN, "RestartSec=100ms")
     droplet = scene.next_machine(user_data=text)
     said = droplet.wait_for(JournalLine("the training failed for good", unit=AGENT), within=40).message
-    assert "systemctl restart outlive-train" in said
+    assert "systemctl restart outlive-agent" in said
     droplet.wait_for(UnitState(AGENT, "failed"), within=20)
     assert 5 == droplet.journal.messages(unit=TRAIN).count("no such data set")
     assert "failed" == scene.lives()[0].outcome
     droplet.run("tee", f"/etc/systemd/system/{TRAIN}.d/zz.conf", stdin=_right(SOURCE.name))
     droplet.run("systemctl", "daemon-reload")
     droplet.run("systemctl", "reset-failed", TRAIN)
-    droplet.run("systemctl", "restart", TRAIN)
+    droplet.run("systemctl", "restart", AGENT)
     wait_finished(droplet)
     assert untouched() == scene.end()
 

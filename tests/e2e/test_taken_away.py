@@ -1,14 +1,18 @@
 """A machine is taken away, in every way that clouds have, and the next one goes on."""
 
 import time
+from dataclasses import replace
 
 from e2e.rig.conditions import JournalLine, UnitState
 from e2e.rig.droplet import Droplet
 from e2e.scene import (
     AGENT,
+    EPOCHS,
     FAST,
+    HURRY,
     RUN,
     SLOW,
+    SOURCE,
     TRAIN,
     Job,
     Scene,
@@ -48,6 +52,22 @@ def test_reclaim_by_notice_costs_no_step(scene: Scene) -> None:
     goes_on(scene, at=stopped)
     assert [0, 0] == [life.steps_lost for life in scene.lives()]
     assert "reclaimed, saved" in scene.outlive("history", RUN)
+
+
+def test_training_that_fails_on_its_way_out_brings_no_agent_back(scene: Scene) -> None:
+    """Stopped by a notice, its command ends with 1: systemd tries the training again, which finds no agent. So
+    this machine claims no life that would take the run from the next one."""
+    training = f"python {SOURCE.name} --epochs {EPOCHS} --pause {SLOW.pause} --hurry {HURRY}; exit 1"
+    first = scene.next_machine(replace(SLOW, command=["sh", "-c", training]))
+    wait_for_step(first, 7)
+    scene.outlive("reclaim", RUN, "--in", "now")
+    first.wait_for(JournalLine("stopped and is saved", unit=AGENT), within=40)
+    shown = first.wait_for(UnitState(TRAIN, "failed"), within=40)
+    assert "78" == shown["ExecMainStatus"]
+    assert int(shown["NRestarts"]) > 0, "systemd has tried"
+    assert "inactive" == first.unit(AGENT)["ActiveState"]
+    assert 1 == len(scene.lives())
+    goes_on(scene, at=scene.saved()[0].step)
 
 
 def test_power_button_costs_no_step(scene: Scene) -> None:

@@ -32,7 +32,7 @@ def attach_agent(
         if link is None:
             raise RefusedError(
                 f"no agent listens on {os.environ['OUTLIVE_SOCKET']}",
-                hint="see what it said last: journalctl -u outlive-agent",
+                hint="journalctl -u outlive-agent says why; to begin again: systemctl restart outlive-agent",
             )
     link = link or start_sidecar(settings)
     try:
