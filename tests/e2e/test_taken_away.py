@@ -57,8 +57,9 @@ def test_reclaim_by_notice_costs_no_step(scene: Scene) -> None:
 def test_training_that_fails_on_its_way_out_brings_no_agent_back(scene: Scene) -> None:
     """Stopped by a notice, its command ends with 1: systemd tries the training again, which finds no agent:
     this machine claims no life that would take the run from the next one."""
-    training = f"python {SOURCE.name} --epochs {EPOCHS} --pause {SLOW.pause} --hurry {HURRY}; exit 1"
-    first = scene.next_machine(replace(SLOW, command=["sh", "-c", training]))
+    training = f"python {SOURCE.name} --epochs {EPOCHS} --pause {SLOW.pause} --hurry {HURRY}"
+    command = f"{training}; code=$?; [ $code = 75 ] && exit 1; exit $code"
+    first = scene.next_machine(replace(SLOW, command=["sh", "-c", command]))
     wait_for_step(first, 7)
     scene.outlive("reclaim", RUN, "--in", "now")
     first.wait_for(JournalLine("stopped and is saved", unit=AGENT), within=40)
