@@ -11,6 +11,8 @@ from outlive_agent.verdict import Cause
 GOES_ON: frozenset[Action] = frozenset({"save and go on", "go on"})
 STOPS: frozenset[Action] = frozenset({"save and stop", "nothing fits"})
 """Decided for good: the trainer is asked to stop in the same breath."""
+SIGNAL = "signal"
+"""As the id of a notice."""
 KILL_AFTER_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
 
@@ -20,6 +22,8 @@ class EndGame:
     """All times are seconds on CLOCK_MONOTONIC."""
 
     grace_seconds: float
+    window_seconds: float | None = None
+    """How long whoever sends SIGTERM waits before SIGKILL, where that is known."""
     cause: Cause | None = None
     plan: Plan | None = None
     """What is being done about the notices that stand, until the trainer is asked to stop."""
@@ -62,6 +66,13 @@ class EndGame:
         same = before.action == self.plan.action or {before.action, self.plan.action} <= GOES_ON
         return None if same else self.plan
 
+    def signalled(self, now: float, figures: Figures) -> planner.Need | None:
+        """Somebody sent SIGTERM. What a last save needs, if it is known how much time is left."""
+        if self.window_seconds is None:
+            return None
+        self._deadlines[SIGNAL] = now + self.window_seconds
+        return planner.needed(figures)
+
     def call_off(self, notice: str) -> bool:
         """This notice no longer stands. True if another one does, for which there must be a new plan."""
         self._deadlines.pop(notice, None)
@@ -75,10 +86,11 @@ class EndGame:
         if self.asked_at is None:
             self.asked_at = now
 
-    def hurry(self, now: float) -> None:
-        """Somebody will not wait for the trainer any longer."""
-        self.asked_at = now - self.grace_seconds - KILL_AFTER_SECONDS
-        self._terminated_at = now - KILL_AFTER_SECONDS
+    def hurry(self, now: float, *, at_once: bool) -> None:
+        """Somebody will not wait for the trainer any longer: SIGTERM now, or SIGKILL ``at_once``."""
+        self.asked_at = now - self.grace_seconds
+        if at_once:
+            self._terminated_at = now - KILL_AFTER_SECONDS
 
     def due(self, now: float) -> bool:
         """Whether the planned stop is due."""

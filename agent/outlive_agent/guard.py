@@ -63,7 +63,7 @@ class Guard:
         self._events = events
         self._journal = place.journal
         self._beginning = beginning
-        self._end = EndGame(job.stop_grace_seconds)
+        self._end = EndGame(job.stop_grace_seconds, job.stop_window_seconds)
         self._saves = Saves(job.every, journal=place.journal, memory=place.memory)
         self._record = Record(job, place, mode=supervisor.mode)
         self._training = Training(
@@ -128,7 +128,7 @@ class Guard:
 
     def _next_event(self) -> Event | None:
         now = time.monotonic()
-        times = [self._end.next_at(), self._saves.due_at()]
+        times = [self._ending.next_at(), self._saves.due_at()]
         tick = (
             TICK_SECONDS if self._record.trained or self._training.connected is None else FIRST_STEP_SECONDS
         )
@@ -300,9 +300,7 @@ class Guard:
 
     def _drain(self, now: float) -> None:
         """Nobody trains any more: see the last state home, then say how it ended."""
-        self._place.lock.hold()
-        if self._saves.rescue(now):
-            self._record.draining(self._saves)
+        if self._ending.waits(now):
             return
         verdict = judge(
             Facts(
@@ -321,13 +319,19 @@ class Guard:
         self._exit = verdict.exit
 
     def _close(self) -> None:
+        given_up = self._ending.given_up
+        if given_up:
+            self._journal.silence()  # what fails from here on is of no consequence
+            self._ending.cut()
         self._beginning.close()
         self._training.hang_up()
         self._saves.close()
-        self._record.close()
+        self._record.close(patient=not given_up)
         self._place.closing.set()  # what is left to do is not worth waiting for
         if self._watch is not None:
             self._watch.close(saved=self._exit in {Exit.RESUME, Exit.FINISHED})
+        if given_up:
+            self._ending.cut()
         self._place.lock.release()
 
 

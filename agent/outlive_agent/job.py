@@ -32,6 +32,8 @@ class Job:
     keep: Keep
     stop_grace_seconds: float
     restarts: int
+    stop_window_seconds: float | None = None
+    """From SIGTERM to SIGKILL, where somebody told."""
     named: bool = True
     """Whether somebody chose the run's name."""
     rewind: int | None = None

@@ -22,6 +22,7 @@ class Journal:
         self._stream = stream
         self._priorities = priorities
         self._lock = threading.Lock()
+        self._silent = False
         self._fields: dict[str, str] = {}
         self._journald: Journald | None = None
 
@@ -35,6 +36,10 @@ class Journal:
         self._fields = {"OUTLIVE_RUN": run} | ({} if life is None else {"OUTLIVE_LIFE": str(life)})
         if self._priorities and self._journald is None:
             self._journald = Journald.connected()
+
+    def silence(self) -> None:
+        """The last word is said."""
+        self._silent = True
 
     def info(self, text: str, *, step: int | None = None) -> None:
         """Something happened as it should."""
@@ -57,6 +62,8 @@ class Journal:
         self.warning(f"{what}: {error}", hint=error.hint)
 
     def _write(self, level: str, text: str, step: int | None = None) -> None:
+        if self._silent:
+            return
         line = " ".join(text.split())  # one event, one line, whatever an error's text holds
         prefix = _PRIORITIES[level] if self._priorities else f"outlive: {'warning: ' * (level == 'warning')}"
         if level == "error" and not self._priorities:

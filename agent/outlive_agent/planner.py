@@ -43,6 +43,8 @@ class Need:
     margin: float
     guessed: bool
     """Nothing of this run was uploaded yet."""
+    bytes: int = 0
+    """What it has to send."""
 
     @property
     def bare(self) -> float:
@@ -58,6 +60,20 @@ class Need:
     def full(self) -> float:
         """With the margin: what is planned for."""
         return self.bare + self.margin + FIXED_SECONDS
+
+    @property
+    def text(self) -> str:
+        """With its figures, so that whoever reads it can check it."""
+        total = f"a last save needs {duration_text(self.full)}"
+        if self.guessed:
+            return f"{total} as far as can be guessed before the first one"
+        rate = (
+            f" at {bytes_text(round(self.bytes / self.upload))}/s" if self.upload > 0 and self.bytes else ""
+        )
+        return (
+            f"{total} (step {duration_text(self.step)}, copy {duration_text(self.copy)}, "
+            f"{bytes_text(self.bytes)}{rate}, margin {duration_text(self.margin)})"
+        )
 
     def seconds(self) -> dict[str, float]:
         """For the history."""
@@ -95,7 +111,7 @@ def plan(now: float, deadline: float | None, figures: Figures, *, covered: bool 
         return Plan(action="save and stop", stop_at=now, fits=None, text=text, need=need)
     left = deadline - now
     busy = figures.in_flight_seconds
-    what = f"{duration_text(max(left, 0.0))} left, {_text(need, figures)}"
+    what = f"{duration_text(max(left, 0.0))} left, {need.text}"
     fits = None if need.guessed else True
     if left > need.full and (covered or left >= 2 * need.full):
         latest = deadline - need.full
@@ -151,6 +167,7 @@ def needed(figures: Figures) -> Need:
         upload=upload.seconds,
         margin=max(share * bare, SPREADS * spread),
         guessed=not upload.samples,
+        bytes=figures.changed_bytes or 0,
     )
 
 
@@ -170,14 +187,3 @@ def interval_seconds(figures: Figures, *, saves: int, mean_seconds: float = RECL
     upload = DEFAULT_UPLOAD_SECONDS if figures.upload is None else figures.upload.seconds
     best = sqrt(2 * copy * mean_seconds)
     return max(SHORTEST_INTERVAL_SECONDS, 2 * upload, min(best, LONGEST_INTERVAL_SECONDS))
-
-
-def _text(need: Need, figures: Figures) -> str:
-    total = f"a last save needs {duration_text(need.full)}"
-    if need.guessed:
-        return f"{total} as far as can be guessed before the first one"
-    rate = "" if figures.rate is None else f" at {bytes_text(round(figures.rate))}/s"
-    return (
-        f"{total} (step {duration_text(need.step)}, copy {duration_text(need.copy)}, "
-        f"{bytes_text(figures.changed_bytes or 0)}{rate}, margin {duration_text(need.margin)})"
-    )

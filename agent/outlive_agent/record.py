@@ -26,12 +26,11 @@ from outlive_agent.verdict import Verdict
 
 LAST_WRITES_SECONDS = 20.0
 """How long the end waits for the history to be written."""
+HASTY_WRITES_SECONDS = 0.5
+"""The same where a save was given up already."""
 EARLIER_SECONDS = 0.5
 """One deadline may be told in several ways that differ by less."""
 STATUS_SECONDS = 2.0
-EXTEND_EVERY_SECONDS = 2.0
-STALLED_SECONDS = 60.0
-"""An upload that has not moved for so long gets no more time from systemd."""
 
 
 class Record:
@@ -53,9 +52,6 @@ class Record:
         self._resumed_from: tuple[int, int] | None = None
         self._next_status = 0.0
         self._trainer: int | None = None
-        self._next_extend = 0.0
-        self._moved = (0, -1)
-        self._moved_at = 0.0
         self._why = ""
         self.reached_step = 0
         self.trained = False
@@ -146,26 +142,12 @@ class Record:
                 )
                 self._history.record("training", step=talk.page.step, seconds=round(seconds, 3))
         now = time.monotonic()
-        self._extend(saves, end, now=now)
         trainer = talk.pid if talk is not None and not talk.gone else None
         if now >= self._next_status or trainer != self._trainer:
             # Who trains is told at once: if we are killed, the next agent waits for that process's last save.
             self._trainer = trainer
             self._next_status = now + STATUS_SECONDS
             self._write_status(talk, saves, end)
-
-    def _extend(self, saves: Saves, end: EndGame, *, now: float) -> None:
-        """Ask systemd for more time: while the trainer may still take its time, and while an upload moves."""
-        progress = saves.progress
-        moved = (saves.totals.checkpoints, progress[1].done if progress is not None else -1)
-        if moved != self._moved:
-            self._moved, self._moved_at = moved, now
-        if not end.stopping or now < self._next_extend:
-            return
-        in_grace = end.asked_at is not None and now < end.asked_at + end.grace_seconds
-        if in_grace or now < self._moved_at + STALLED_SECONDS:
-            self._next_extend = now + EXTEND_EVERY_SECONDS
-            self._place.notify.extend()
 
     def saved(self, event: Uploaded) -> None:
         """A snapshot became a checkpoint."""
@@ -302,10 +284,10 @@ class Record:
         why, self._why = self._why, ""
         return why
 
-    def close(self) -> None:
+    def close(self, *, patient: bool) -> None:
         """Wait a while for the history to be written."""
         if self._history is not None:
-            self._history.close(timeout=LAST_WRITES_SECONDS)
+            self._history.close(timeout=LAST_WRITES_SECONDS if patient else HASTY_WRITES_SECONDS)
 
     def _write_status(self, talk: Conversation | None, saves: Saves, end: EndGame) -> None:
         progress, totals = saves.progress, saves.totals

@@ -19,6 +19,7 @@ from outlive.store.lives import Identity, Life
 from outlive_agent import config as configuration
 from outlive_agent.beginning import Beginning
 from outlive_agent.config import Config
+from outlive_agent.drain import stop_window
 from outlive_agent.events import Events, Faulted, Post, Signalled
 from outlive_agent.exits import Exit
 from outlive_agent.fdstore import FdStore, inherited
@@ -148,6 +149,7 @@ def _job(
         keep=config.save.keep,
         stop_grace_seconds=training.stop_grace.total_seconds() if training is not None else 30.0,
         restarts=restarts,
+        stop_window_seconds=stop_window(os.environ),
         named=named,
         rewind=rewind,
         taken_over=taken_over,

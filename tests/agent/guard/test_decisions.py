@@ -63,11 +63,15 @@ def test_endgame_keeps_the_first_cause() -> None:
 
 
 def test_endgame_hurry() -> None:
-    """Somebody who will not wait gets the kill at once."""
+    """Somebody who interrupts again gets the kill at once, a second SIGTERM the usual escalation."""
     end = EndGame(3600)
     end.ask("interrupt", 1000)
-    end.hurry(1001)
+    end.hurry(1001, at_once=True)
     assert end.escalate(1001) == "kill"
+    end = EndGame(3600)
+    end.ask("signal", 1000)
+    end.hurry(1001, at_once=False)
+    assert [end.escalate(1001), end.escalate(1002), end.escalate(1006)] == ["terminate", None, "kill"]
 
 
 _FIGURES = Figures(

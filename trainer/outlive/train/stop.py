@@ -14,6 +14,17 @@ EXIT_RESUME = 75
 EXIT_SUPERSEDED = 76
 EXIT_CONFIG = 78
 
+
+class Interrupted(SystemExit):
+    """A second Ctrl-C: the loop ends where it stands. A wish, not a fault, so nobody wants a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_SAVE_FAILED)
+
+    def __str__(self) -> str:
+        return "Ctrl-C again"
+
+
 _HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
@@ -53,6 +64,6 @@ class Signals:
             self.save = True
             return
         if self.received == signal.SIGINT and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise Interrupted
         if not self.received:
             self.received = number
