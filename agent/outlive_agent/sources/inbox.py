@@ -8,7 +8,7 @@ from datetime import datetime
 from outlive.errors import OutliveError, Superseded
 from outlive.objects.interface import ObjectStore
 from outlive.store import layout
-from outlive.store.lives import Life, hold
+from outlive.store.lives import Life, holds
 from outlive.store.requests import Request, read_requests
 from outlive_agent.journal import Journal
 from outlive_agent.notice import Notice
@@ -39,6 +39,7 @@ class Inbox:
         self._requests = requests
         self._known: set[str] = set()
         self._ours: set[str] = set()
+        self._claim_gone = False
         self._claimed_at: datetime | None = None
         self.period = FAR_SECONDS if "://" in store.location else NEAR_SECONDS
 
@@ -50,9 +51,8 @@ class Inbox:
             try:
                 for notice in self.look():
                     tell(notice)
-                if looks % LIVES_EVERY == 0 and hold(self._store, self._life):
-                    who = f"life {self._life.number}"
-                    self._journal.warning(f"the claim of {who} was removed by somebody; it is put back")
+                if looks % LIVES_EVERY == 0:
+                    self._check_claim()
             except Superseded as error:
                 self._superseded(error)
                 return
@@ -82,6 +82,15 @@ class Inbox:
     def handled(self) -> None:
         """Remove the requests that were acted on, so that the next life does not act on them."""
         self._store.delete([layout.inbox(self._life.run, request) for request in sorted(self._ours)])
+
+    def _check_claim(self) -> None:
+        """``Superseded``. A claim that is gone is put back by the next save, which looks what else is."""
+        if holds(self._store, self._life):
+            self._claim_gone = False
+        elif not self._claim_gone:
+            self._claim_gone = True
+            who = f"life {self._life.number}"
+            self._journal.warning(f"the claim of {who} was removed by somebody; the next save puts it back")
 
     def _notice(self, request: Request) -> Notice | None:
         if request.life not in (None, self._life.number):

@@ -191,6 +191,17 @@ def test_inbox_sees_a_newer_life(store: MemoryStore) -> None:
     assert told == []
 
 
+def test_inbox_says_once_that_the_claim_is_gone(store: MemoryStore) -> None:
+    """It leaves the rest to the next save, which must look what else is gone before it says "saved"."""
+    life = claim(store, "t", identity=Identity.here(["x"]))
+    inbox = _Inbox(store, life)
+    store.delete([layout.life("t", 1)])
+    for _ in range(2):
+        inbox.source._check_claim()
+    assert inbox.stream.getvalue().count("the claim of life 1 was removed") == 1
+    assert [info.key for info in store.list("t/lives/")] == []
+
+
 class _Flaky(MemoryStore):
     """Unreachable for its first listings; then the closing event ends the source."""
 

@@ -164,6 +164,11 @@ def is_newest(store: ObjectStore, life: Life) -> bool:
         return False
 
 
+def holds(store: ObjectStore, life: Life) -> bool:
+    """True if ``life`` is ours and the newest, False if its claim is gone. ``Superseded``."""
+    return _holds(store, life)
+
+
 def check_newest(store: ObjectStore, life: Life) -> None:
     """``Superseded``, naming the machine that took over, unless ``life`` is still the newest.
 
