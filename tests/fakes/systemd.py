@@ -27,6 +27,7 @@ class Systemd:
     """Hears what a service tells, and keeps the descriptors that it gives until they are dropped."""
 
     def __init__(self, path: str) -> None:
+        self.path = path
         self.heard: list[str] = []
         self.stored: dict[str, int] = {}
         self._changed = threading.Condition()
