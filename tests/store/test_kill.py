@@ -162,3 +162,45 @@ def test_two_lives_of_which_one_is_a_zombie_lose_nothing(kind: type[MemoryStore]
         if not haunted.met:
             return
     raise AssertionError("the life never ended")
+
+
+@pytest.mark.parametrize(
+    ("kind", "removed"),
+    [
+        (MemoryStore, "gpt/lives/000001."),
+        (MemoryStore, "gpt/lives/"),
+        (MemoryStore, "gpt/"),  # without create-only nothing would be left to tell the two apart
+        (UnconditionalStore, "gpt/lives/000001."),
+        (UnconditionalStore, "gpt/lives/"),
+    ],
+)
+def test_a_fence_that_somebody_removes_still_lets_only_one_through(
+    kind: type[MemoryStore], removed: str
+) -> None:
+    """Between any two requests of a save claims go and another machine begins: one is acknowledged."""
+    for at in range(100):
+        store = kind()
+        ours = begin(store)
+        others: list[Committer] = []
+
+        def ghost(store: MemoryStore = store, others: list[Committer] = others) -> None:
+            store.delete([info.key for info in store.list(removed)])
+            other = begin(store)
+            others.append(other)
+            other.commit(snapshot(1, *state(1), values=b"other"))
+
+        haunted = Haunted(store, at=at, ghost=ghost)
+        ours._store = haunted
+        with suppress(OutliveError):
+            ours.commit(snapshot(1, *state(1), values=b"ours"))
+        if not haunted.met:
+            assert ours.acknowledged is not None
+            return
+        assert ours.acknowledged is None
+        (other,) = others
+        assert other.acknowledged is not None
+        with suppress(OutliveError):
+            ours.commit(snapshot(2, *state(2), values=b"ours"))
+        assert ours.acknowledged is None
+        assert begin(store).parent == other.acknowledged
+    raise AssertionError("the save never ended")
