@@ -12,7 +12,7 @@ from pathlib import Path
 from outlive.errors import ConfigError, Damaged, NotFound
 from outlive.objects.interface import ObjectStore
 from outlive.store.lives import Claim, Identity, newest_life, read_claim
-from outlive_agent.settings.naming import script_at
+from outlive_agent.settings.naming import SCRIPTS, script_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,9 @@ def origin_of(command: Sequence[str], cwd: str) -> Origin:
     if at is None:
         return Origin(what=cwd, arguments=tuple(command[1:]))
     script, rest = command[at], tuple(command[at + 1 :])
-    if script.endswith(".py"):
-        return Origin(what=os.path.normpath(Path(cwd) / script), arguments=rest)
-    return Origin(what=f"{cwd} (-m {script})", arguments=rest)
+    if not script.endswith(SCRIPTS):  # a module: as if its file had been named
+        script = f"{script.replace('.', '/')}.py"
+    return Origin(what=os.path.normpath(Path(cwd) / script), arguments=rest)
 
 
 def _last(store: ObjectStore, run: str) -> Claim | None:

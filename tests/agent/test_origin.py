@@ -19,6 +19,8 @@ def started(command: str, *, at: str = "/home/ann/a/mnist", host: str = "here") 
         (started("python train.py"), started("python /home/ann/a/mnist/train.py", at="/root/mnist")),
         (started("python train.py"), started("torchrun --nproc-per-node=1 ./train.py")),
         (started("python -m pkg.train"), started("python3 -m pkg.train")),
+        (started("python -m pkg.train"), started("python pkg/train.py")),
+        (started("jupyter train.ipynb"), started("jupyter /home/ann/a/mnist/train.ipynb")),
         (started("bash train.sh"), started("bash train.sh")),
     ],
 )

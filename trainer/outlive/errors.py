@@ -19,6 +19,8 @@
     └── ProtocolError             trainer and agent don't understand each other
 """
 
+import sys
+
 
 class OutliveError(Exception):
     """What went wrong and where (``str``), and what to do next (``hint``)."""
@@ -26,6 +28,8 @@ class OutliveError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint and sys.version_info >= (3, 11):
+            self.add_note(f"Try: {hint}")  # a traceback shows it
 
 
 class ConfigError(OutliveError):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+SCRIPTS = (".py", ".ipynb")
 _LONGEST = 64
 
 
@@ -14,9 +15,9 @@ def run_name_for(command: Sequence[str], directory: Path) -> str:
 
 
 def script_at(command: Sequence[str]) -> int | None:
-    """Where the first Python file is, or the module after ``-m``; None if a program of its own is run."""
+    """Where the first Python file or notebook is, or the module after ``-m``; None for any other program."""
     for at, argument in enumerate(command):
-        if argument.endswith(".py"):
+        if argument.endswith(SCRIPTS):
             return at
     return command.index("-m", 1) + 1 if "-m" in command[1:-1] else None
 
@@ -27,7 +28,7 @@ def _script(command: Sequence[str]) -> str:
     if at is None:
         return PurePosixPath(command[0]).stem if command else ""
     script = command[at]
-    return PurePosixPath(script).stem if script.endswith(".py") else script.rpartition(".")[2]
+    return PurePosixPath(script).stem if script.endswith(SCRIPTS) else script.rpartition(".")[2]
 
 
 def _clean(text: str) -> str:

@@ -14,7 +14,7 @@ from outlive.staging.messages import Outcome
 from outlive.staging.rehearsal import VARIABLE as REHEARSAL
 from outlive.staging.rehearsal import Orders
 from outlive.store.layout import CheckpointId
-from outlive.train import environment, rng, settings
+from outlive.train import environment, places, rng, settings
 from outlive.train.boundary import Accumulation, Pace, Stand
 from outlive.train.ending import Ending
 from outlive.train.link import Given, Link, RefusedError, Stopped
@@ -52,7 +52,10 @@ def attach(
     "10m".
     """
     settings.check_world()
+    places.check_process()
     wishes = settings.check(run=run, store=store, every=every)
+    if places.drop_former((wishes.run, wishes.store)):
+        say("this run was attached before and never left: what it did since its last save is dropped")
     signals = Signals()
     if not signals.install():
         say("not in the main thread, so signals do not stop this run; its agent still can")
@@ -70,10 +73,11 @@ def attach(
         attached._begin(objects, given)
         attached._witness = attached._rehearsed(os.environ)
     except BaseException as why:
-        if isinstance(why, OutliveError) and why.hint:
-            say(f"Try: {why.hint}")  # a traceback shows the message only
+        if isinstance(why, OutliveError):
+            _say_hint(why)
         attached._close("exception", reason_of(why))
         raise
+    places.attached(attached)
     return attached
 
 
@@ -105,6 +109,9 @@ class Run:
         )
         self._requests = Requests(self._saving, signals, every=wishes.every_steps)
         self._witness: Witness | None = None
+        self._closed = self._entered = False
+        self.asked = (wishes.run, wishes.store)
+        """The run and the store that the script named."""
 
     @property
     def steps(self) -> int:
@@ -132,6 +139,8 @@ class Run:
         self._metrics = {name: _plain(value) for name, value in metrics.items()}
         now = self._pace.tick()
         page = self._saving.link.page
+        if self._closed:
+            raise ConfigError("run.step() after the run was left", hint="it belongs inside the 'with' block")
         page.boundary(self._steps, now_ns=now, epoch=self._loops.epoch, step_ns=self._pace.step_ns)
         if not self._moving:
             self._first_boundary()
@@ -165,15 +174,27 @@ class Run:
             self._resume.check_names(objects=objects, values={})
             self._resume.claim(self._tracked)
 
+    def close(self) -> None:
+        """Leave the run, as the end of a ``with`` block does: its end is saved. Harmless twice."""
+        self.__exit__(None, None, None)
+
+    def drop(self) -> None:
+        """Leave the run without a save. Harmless twice."""
+        if not self._closed:
+            self._close("exception", "left without a save")
+
     def __enter__(self) -> "Run":
         if self._signals.received:
             self._close("stopped", "before the first step")
             raise SystemExit(EXIT_RESUME)
+        self._entered = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._closed:
+            return
         outcome: Outcome = "exception"
         if error is None and not self._moving and not self._steps:
             say("run.step() was never called, so nothing of this training was saved")
@@ -295,7 +316,7 @@ class Run:
         try:
             self._saving.check()
         except StateError as why:
-            say(f"Try: {why.hint}")  # a traceback shows the message only
+            _say_hint(why)
             raise
         for name in self._tracked.forgotten_schedulers():
             say(f"{name} has a scheduler that is not tracked: hand it to attach(), or it restarts on resume")
@@ -303,6 +324,8 @@ class Run:
             self._resume.detach()
             for name in self._resume.unclaimed:
                 say(f"the checkpoint holds {name}, which nothing has claimed; it is not saved again")
+        if not self._entered:
+            say("attached without 'with', so the end is saved only if the script calls run.close()")
         self._moving = True
 
     def _look_around(self, frame: FrameType) -> None:
@@ -313,6 +336,8 @@ class Run:
             say(unkept_line(names))
 
     def _close(self, outcome: Outcome, message: str) -> None:
+        self._closed = True
+        places.left(self)
         self._signals.remove()
         if self._witness is not None:
             self._witness.close()
@@ -331,6 +356,11 @@ def _connect(environ: Mapping[str, str], signals: Signals) -> tuple[Link, Given 
         if why.hint:
             say(f"Try: {why.hint}")
         raise SystemExit(EXIT_CONFIG) from None
+
+
+def _say_hint(why: OutliveError) -> None:
+    if why.hint and sys.version_info < (3, 11):  # later Pythons show it in the traceback
+        say(f"Try: {why.hint}")
 
 
 def _plain(value: Any) -> Any:

@@ -69,7 +69,7 @@ def start_sidecar(settings: Mapping[str, str]) -> Link:
     with theirs:
         command = [sys.executable, "-m", "outlive_agent.sidecar", "--fd", str(theirs.fileno()), "--"]
         process = subprocess.Popen(  # noqa: S603 - our own program
-            [*command, *sys.orig_argv],
+            [*command, *_own_command()],
             stdin=subprocess.DEVNULL,
             env={**os.environ, **settings},
             pass_fds=[theirs.fileno()],
@@ -86,6 +86,14 @@ def let_go(sidecar: "subprocess.Popen[bytes] | None", *, seconds: float) -> None
         sidecar.wait(seconds)
     except subprocess.TimeoutExpired:
         sidecar.returncode = 0  # it outlives us on purpose; else Python warns of a process left behind
+
+
+def _own_command() -> list[str]:
+    """How this process was started; a notebook's kernel is called after the notebook, where that is known."""
+    if "ipykernel" not in sys.modules:
+        return sys.orig_argv
+    name = os.environ.get("JPY_SESSION_NAME") or "notebook.ipynb"
+    return ["jupyter", name if name.endswith(".ipynb") else f"{name}.ipynb"]
 
 
 def _place_known(settings: Mapping[str, str]) -> bool:
