@@ -1,14 +1,15 @@
 """Where each tensor of a snapshot lies in its image (docs/FORMAT.md, "Data")."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from outlive.store.table import TensorEntry, TensorTable
-from outlive.train.tensors import Named, bits, dense_strides, dtype_name, place, size_bytes, window
+from outlive.train.parts import Known, look, uncollected
+from outlive.train.tensors import Named, bits, place, size_bytes, window
 
 ALIGNMENT = 64
 
@@ -25,15 +26,20 @@ class Layout:
     """Positions in the table whose bytes must be copied: one of each piece of memory, none that is empty."""
     entries: tuple[TensorEntry, ...]
     table: bytes
+    known: Known = field(default_factory=Known)
+
+    @property
+    def sources(self) -> list[int]:
+        """For each of `copied` the number of its tensor."""
+        return [self.order[i] for i in self.copied]
 
     def windows(self, image: memoryview) -> list[Tensor]:
         """The image's memory behind `copied`, as integers."""
-        windows = []
-        for i in self.copied:
-            entry = self.entries[i]
-            dtype = getattr(torch, entry.dtype)
-            windows.append(bits(window(image, dtype, shape=entry.shape, offset=entry.offset)))
-        return windows
+        with uncollected():
+            return [self._window(image, self.entries[i]) for i in self.copied]
+
+    def _window(self, image: memoryview, entry: TensorEntry) -> Tensor:
+        return bits(window(image, getattr(torch, entry.dtype), shape=entry.shape, offset=entry.offset))
 
     def clear_gaps(self, image: memoryview) -> None:
         """Zeros between the tensors, so that equal states make equal images."""
@@ -51,7 +57,7 @@ def lay_out(tensors: Sequence[Named], last: Layout | None = None) -> Layout:
     """A layout for these tensors; the last one again if nothing about them has changed."""
     first: dict[object, int] = {}
     owner = [first.setdefault(place(named.tensor) or i, i) for i, named in enumerate(tensors)]
-    looks = [_look(named) for named in tensors]
+    looks = [look(named) for named in tensors]
     signature = (tuple(owner), tuple(looks))
     if last is not None and last.signature == signature:
         return last
@@ -91,9 +97,3 @@ def lay_out(tensors: Sequence[Named], last: Layout | None = None) -> Layout:
         entries=tuple(entries),
         table=TensorTable(bytes=end, tensors=tuple(entries)).encode(),
     )
-
-
-def _look(named: Named) -> tuple[Any, ...]:
-    tensor = named.tensor
-    strides = dense_strides(tensor)
-    return named.path, dtype_name(tensor.dtype), tuple(tensor.shape), strides, str(tensor.device), named.group

@@ -5,11 +5,12 @@ buffers, says nothing of ``requires_grad`` and of train or eval, and carries the
 and DDP.
 """
 
-from collections.abc import Container, Hashable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
+from outlive.train.parts import Part
 from outlive.train.tensors import Named, Stored, bits, dtype_name, obstacle, place, revive
 from outlive.train.trees import revived
 
@@ -39,23 +40,34 @@ class TrackedModule:
 
     def capture(self, stepped: Container[int]) -> dict[str, Any]:
         """The tree to save. `stepped` are the ids of all parameters that tracked optimizers change."""
+        tensors = self._tensors()
         frozen = {name for name, parameter in self.parameters() if not parameter.requires_grad}
+        steady = [id(tensor) in stepped for tensor in tensors.values()]
         return {
             "kind": self.kind,
-            "tensors": {
-                name: Named(
-                    tensor=tensor,
-                    path=f"{self.name}/{name}",
-                    group=0 if name in frozen else 1,
-                    steady=id(tensor) in stepped,
-                )
-                for name, tensor in self._tensors().items()
-            },
+            "tensors": Part(
+                key=(list(tensors), frozen, steady),
+                tensors=list(tensors.values()),
+                build=lambda: self._named(tensors, frozen, steady),
+            ),
             "fleeting": sorted(self._fleeting()),
             "frozen": sorted(frozen),
             "eval": sorted({clean for clean, _, module in _walk(self.module) if not module.training}),
             "extra": {clean: module.get_extra_state() for clean, module in self._with_extra_state()},
             "hooked": self._hooked(),
+        }
+
+    def _named(
+        self, tensors: Mapping[str, Tensor], frozen: Container[str], steady: Iterable[bool]
+    ) -> dict[str, Named]:
+        return {
+            name: Named(
+                tensor=tensor,
+                path=f"{self.name}/{name}",
+                group=0 if name in frozen else 1,
+                steady=aside,
+            )
+            for (name, tensor), aside in zip(tensors.items(), steady, strict=True)
         }
 
     def problems(self, saved: dict[str, Any]) -> list[str]:
@@ -117,6 +129,8 @@ class TrackedModule:
 
     def _hooked(self) -> dict[str, Any]:
         """What the module's own hooks put into its ``state_dict()`` beyond what is known here."""
+        if not any(_adds_to_state(module) for _, _, module in _walk(self.module)):
+            return {}
         known: set[str] = set()
         for _, real, module in _walk(self.module):
             known |= {real + key for key in [*module._parameters, *module._buffers, "_extra_state"]}
@@ -158,6 +172,17 @@ def _walk(module: nn.Module, clean: str = "", real: str = "") -> Iterator[tuple[
         if child is not None:
             inner = clean if key in transparent else f"{clean}{key}."
             yield from _walk(child, inner, f"{real}{key}.")
+
+
+def _adds_to_state(module: nn.Module) -> bool:
+    """Whether its ``state_dict()`` may hold more than its parameters and buffers."""
+    kind = type(module)
+    return bool(
+        kind.state_dict is not nn.Module.state_dict
+        or kind._save_to_state_dict is not nn.Module._save_to_state_dict
+        or module._state_dict_hooks
+        or module._state_dict_pre_hooks
+    )
 
 
 def _refill(module: nn.Module, key: str, stored: Stored) -> None:

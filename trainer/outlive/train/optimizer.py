@@ -3,12 +3,13 @@
 ``Optimizer.load_state_dict`` goes by position, and casts float32 moments of bfloat16 parameters to bfloat16.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from outlive.train.parts import Part
 from outlive.train.tensors import Named, Stored, bits, dtype_name, revive
 from outlive.train.trees import revived
 
@@ -31,33 +32,46 @@ class TrackedOptimizer:
     def capture(self, names: Mapping[int, str]) -> dict[str, Any]:
         """The tree to save."""
         keys = self._keys(names)
-        groups = [
-            {**group, "params": [keys[id(parameter)] for parameter in group["params"]]}
-            for group in self.optimizer.param_groups
-        ]
+        groups = [{**group, "params": _names(group["params"], keys)} for group in self.optimizer.param_groups]
         return {
             "kind": self.kind,
             "class": type(self.optimizer).__qualname__,
             "param_groups": groups,
-            "parameters": {
-                keys[id(parameter)]: [
-                    list(parameter.shape),
-                    dtype_name(parameter.dtype),
-                    parameter.device.type,
-                ]
-                for parameter in self._parameters()
-            },
-            "state": {
-                keys[id(parameter)]: {
-                    word: self._named(value, keys[id(parameter)], word) for word, value in state.items()
-                }
-                for parameter, state in self._stateful(keys)
-            },
+            "parameters": self._all_looks(keys),
+            "state": self._state(keys),
             "rest": {
                 key: state for key, state in self.optimizer.state.items() if not isinstance(key, Tensor)
             },
             "called": bool(getattr(self.optimizer, "_opt_called", False)),
         }
+
+    def _all_looks(self, keys: Mapping[int, str]) -> Part:
+        parameters = list(self._parameters())
+        names = [keys[id(parameter)] for parameter in parameters]
+        looks = [(parameter.shape, parameter.dtype, parameter.device) for parameter in parameters]
+        return Part(
+            key=(names, looks),
+            tensors=(),
+            build=lambda: {
+                name: [list(shape), dtype_name(dtype), device.type]
+                for name, (shape, dtype, device) in zip(names, looks, strict=True)
+            },
+        )
+
+    def _state(self, keys: Mapping[int, str]) -> object:
+        stateful = [(keys[id(parameter)], state) for parameter, state in self._stateful()]
+
+        def tree() -> dict[str, Any]:
+            return {
+                key: {word: self._named(value, key, word) for word, value in state.items()}
+                for key, state in stateful
+            }
+
+        values = [value for _, state in stateful for value in state.values()]
+        if not set(map(type, values)) <= {Tensor}:
+            return tree()
+        words = [(key, tuple(state)) for key, state in stateful]
+        return Part(key=words, tensors=values, build=tree)
 
     def problems(self, saved: dict[str, Any], names: Mapping[int, str]) -> list[str]:
         """Everything that keeps the saved state from fitting, before anything is touched."""
@@ -133,10 +147,15 @@ class TrackedOptimizer:
             for j, parameter in enumerate(group["params"])
         }
 
-    def _stateful(self, keys: Mapping[int, str]) -> Iterator[tuple[nn.Parameter, dict[str, Any]]]:
+    def _stateful(self) -> Iterator[tuple[nn.Parameter, dict[str, Any]]]:
         for parameter in self._parameters():
             if parameter in self.optimizer.state:
                 yield parameter, self.optimizer.state[parameter]
+
+
+def _names(parameters: Iterable[nn.Parameter], keys: Mapping[int, str]) -> Part:
+    names = [keys[id(parameter)] for parameter in parameters]
+    return Part(key=names, tensors=(), build=lambda: names)
 
 
 def _looks(parameter: Tensor) -> list[Any]:

@@ -17,6 +17,7 @@ from outlive.train.boundary import Stand, Want
 from outlive.train.hiding import Hiding
 from outlive.train.layout import Layout
 from outlive.train.link import Link, RefusedError
+from outlive.train.parts import uncollected
 from outlive.train.sidecar import let_go, succeed_agent
 from outlive.train.snapshot import Plan, plan
 from outlive.train.taking import Taking
@@ -66,7 +67,7 @@ class Saving:
 
     def check(self) -> None:
         """``StateError`` now rather than at the first save, if the state cannot be kept."""
-        self._layout = plan(self._capture(), self._layout).layout
+        self._layout = self._plan().layout
         try:
             self._arenas.prepare(self._layout)
         except EOFError:
@@ -84,7 +85,7 @@ class Saving:
         arena = None if self.link.lost else self._arenas.free(stop=want.stop)
         if arena is None:
             return False
-        snapshot = plan(self._capture(), self._layout)
+        snapshot = self._plan()
         self._layout = snapshot.layout
         try:
             self._begin(snapshot, want, stand, arena=arena, began=began)
@@ -173,6 +174,10 @@ class Saving:
         self.link.end(Ended(outcome=outcome, step=step, message=message))
         self._arenas.close()
         self._hang_up(self.link)
+
+    def _plan(self) -> Plan:
+        with uncollected():
+            return plan(self._capture(), self._layout)
 
     def _begin(self, plan: Plan, want: Want, stand: Stand, *, arena: int, began: int) -> None:
         room = self._arenas.begin(plan.layout, arena)

@@ -16,6 +16,7 @@ from outlive.store.table import TensorTable
 from outlive.train import values
 from outlive.train.copying import Move, copy
 from outlive.train.layout import Layout, lay_out
+from outlive.train.parts import uncollected
 from outlive.train.tensors import DTYPES, Named, Stored, bits, is_dense, window
 from outlive.train.trees import mapped
 from outlive.train.values_read import decode, load
@@ -43,7 +44,51 @@ class Plan:
 
 def plan(state: Mapping[str, Any], last: Layout | None = None) -> Plan:
     """What a snapshot of `state` will be. ``StateError`` names everything in it that cannot be kept."""
+    with uncollected():
+        return _planned(state, last)
+
+
+def _planned(state: Mapping[str, Any], last: Layout | None) -> Plan:
+    if last is not None and last.known.parts:
+        made = _again(state, last)
+        if made is not None:
+            return made
     encoder = values.Encoder()
+    document = _encoded(state, encoder)
+    tensors = _unique(list(encoder.tensors.values()))
+    layout = lay_out(tensors, last)
+    encoder.renumber(layout.order)
+    copied = [tensors[number] for number in layout.sources]
+    steady = tuple(named.steady for named in copied)
+    texts = encoder.texts()
+    lasting = not encoder.entangled
+    layout.known.learn(
+        encoder.met, texts, tensors=list(encoder.tensors.values()), steady=steady, lasting=lasting
+    )
+    sources = tuple(named.tensor for named in copied)
+    return Plan(layout=layout, values=values.dump(document, texts), sources=sources, steady=steady)
+
+
+def _again(state: Mapping[str, Any], last: Layout) -> Plan | None:
+    """A plan in which only values are new; None if more than that has changed since `last` was laid out."""
+    encoder = values.Encoder(last.known.parts)
+    document = _encoded(state, encoder)
+    anew = any(one.node is not None for one in encoder.met)
+    if anew or encoder.entangled or not last.known.same(encoder.met, encoder.tensors):
+        return None
+    encoder.renumber(last.order)
+    tensors = {number: named.tensor for number, named in encoder.tensors.items()}
+    for one in encoder.met:
+        tensors.update(zip(range(one.start, one.end), one.part.tensors, strict=True))
+    return Plan(
+        layout=last,
+        values=values.dump(document, encoder.texts()),
+        sources=tuple(tensors[number] for number in last.sources),
+        steady=last.known.steady,
+    )
+
+
+def _encoded(state: Mapping[str, Any], encoder: values.Encoder) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for name, part in state.items():
         if name == "objects":
@@ -51,15 +96,7 @@ def plan(state: Mapping[str, Any], last: Layout | None = None) -> Plan:
         else:
             document[name] = encoder.encode(part, at="run.state" if name == "state" else name)
     encoder.check()
-    layout = lay_out(_unique(encoder.tensors), last)
-    encoder.renumber(layout.order)
-    copied = [encoder.tensors[layout.order[i]] for i in layout.copied]
-    return Plan(
-        layout=layout,
-        values=values.dump(document),
-        sources=tuple(named.tensor for named in copied),
-        steady=tuple(named.steady for named in copied),
-    )
+    return document
 
 
 def read(image: memoryview, *, table: bytes, notes: bytes) -> dict[str, Any]:

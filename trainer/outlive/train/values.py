@@ -9,6 +9,7 @@ import collections
 import functools
 import json
 import math
+import secrets
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -19,6 +20,7 @@ import torch
 from outlive.errors import StateError
 from outlive.train.advice import advice, dtype_advice
 from outlive.train.kinds import KINDS, Inexact, Kind
+from outlive.train.parts import KnownPart, Met, Part
 from outlive.train.tensors import Named, obstacle
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -44,10 +46,18 @@ class Encoder:
     One encoder serves one snapshot: the tensor numbers of all its trees count through.
     """
 
-    def __init__(self) -> None:
-        self.tensors: list[Named] = []
+    def __init__(self, known: Mapping[str, KnownPart] | None = None) -> None:
+        """`known` are parts that need not be described again if they still read the same."""
+        self.tensors: dict[int, Named] = {}
+        """By number, those of known parts left out."""
+        self.met: list[Met] = []
+        self.entangled = False
+        """Whether a tree with a part in it holds an object twice, by a number that counts the part too."""
         self.problems: list[str] = []
-        self._nodes: list[dict[str, Json]] = []
+        self._known = known or {}
+        self._token = secrets.token_hex(16)
+        self._count = 0
+        self._nodes: dict[int, dict[str, Json]] = {}
         self._open: set[int] = set()
         self._met: dict[int, tuple[int, object]] = {}
         self._shared = False
@@ -64,13 +74,16 @@ class Encoder:
             collections.Counter: lambda value, *where: {"$counter": self._pairs(value, *where)},
             numpy.ndarray: self._array,
             Named: self._named,
+            Part: self._part,
             **{kind: functools.partial(self._parts, row) for kind, row in KINDS.items()},
         }
 
     def encode(self, value: object, at: str) -> Json:
         """JSON for a tree. `at` says where it hangs, for messages: "optimizer" or "run.state"."""
         self._met, self._shared = {}, False
+        parts = len(self.met)
         node = self._encode(value, (None, at), 0)
+        self.entangled = self.entangled or (self._shared and len(self.met) > parts)
         return {"$tree": node} if self._shared else node
 
     def check(self) -> None:
@@ -84,7 +97,15 @@ class Encoder:
     def renumber(self, order: Sequence[int]) -> None:
         """Make ``order[i]``, so far a tensor's number, its new number i, in all that was encoded."""
         for position, number in enumerate(order):
-            self._nodes[number]["$tensor"] = position
+            node = self._nodes.get(number)
+            if node is not None:
+                node["$tensor"] = position
+
+    def texts(self) -> dict[str, str]:
+        """The JSON of all parts, by what stands for them in the rest."""
+        return {
+            one.token: self._known[one.name].text if one.node is None else _text(one.node) for one in self.met
+        }
 
     def _encode(self, value: Any, trail: Trail, depth: int) -> Json:
         kind = type(value)
@@ -137,10 +158,23 @@ class Encoder:
         if why is not None:
             self.problems.append(f"{value.path.replace('/', '.')}: {why}")
             return None
-        node: dict[str, Json] = {"$tensor": len(self.tensors)}
-        self.tensors.append(value)
-        self._nodes.append(node)
+        node: dict[str, Json] = {"$tensor": self._count}
+        self.tensors[self._count] = value
+        self._nodes[self._count] = node
+        self._count += 1
         return node
+
+    def _part(self, value: Part, trail: Trail, depth: int) -> Json:
+        name, start = _table_path(trail), self._count
+        known, node = self._known.get(name), None
+        if known is not None and known.holds(value):
+            self._count += len(value.tensors)
+        else:
+            node = self._encode(value.build(), trail, depth)
+        token = f"{self._token}{len(self.met)}."
+        met = Met(name=name, token=token, part=value, start=start, end=self._count, node=node)
+        self.met.append(met)
+        return token
 
     def _float(self, value: float, trail: Trail, depth: int) -> Json:
         return value if math.isfinite(value) else {"$float": struct.pack(">d", value).hex()}
@@ -192,8 +226,16 @@ class Encoder:
         return {"$array": [*body, _base64(little.tobytes())]}
 
 
-def dump(document: Json) -> bytes:
-    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+def dump(document: Json, texts: Mapping[str, str] | None = None) -> bytes:
+    """Bytes of a document, with the `texts` of parts where their tokens stand."""
+    text = _text(document)
+    for token, part in (texts or {}).items():
+        text = text.replace(f'"{token}"', part)
+    return text.encode()
+
+
+def _text(document: Json) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
 class _Index(int):
