@@ -20,7 +20,7 @@ from outlive_agent.doctor.store_checks import StoreChecks
 from outlive_agent.doctor.subject import Subject, keys_source
 from outlive_agent.doctor.surroundings import Around
 from outlive_agent.doctor.together import Tell, Together
-from outlive_agent.doctor.unit_times import UnitTimes, unit_times
+from outlive_agent.doctor.units_seen import UnitsSeen, units_seen
 from outlive_agent.settings.credentials import credentials_for
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Examination:
         given = credentials_for(settings, self._environ)
         store = open_configured_store(settings, self._environ)
         around = self._together.begin("provider", self._look_around)
-        units = self._together.begin("unit-times", self._unit_times)
+        units = self._together.begin("unit-times", self._units_seen)
         found_keys = self._together.begin("keys", lambda: keys(given, self._environ, place=source))
         checks = self._ask_store(store, make_above=settings.origin == DEFAULT_ORIGIN)
         if subject.job is not None:
@@ -55,10 +55,11 @@ class Examination:
             self._found += self._waited("keys", found_keys)
         self._found += checks.findings
         self._missed += checks.not_checked
+        seen = next(iter(self._waited("unit-times", units)), None)
         if subject.machine:
-            self._look_at_machine(checks)
+            self._look_at_machine(checks, seen)
         for where in self._waited("provider", around):
-            self._end(where, next(iter(self._waited("unit-times", units)), None), checks)
+            self._end(where, seen, checks)
         return Report(findings=self._found, not_checked=self._missed, seconds=self._together.spent)
 
     def _ask_store(self, store: ObjectStore, *, make_above: bool) -> StoreChecks:
@@ -74,10 +75,10 @@ class Examination:
         wanted = job.config.reclaim.provider
         return surroundings.named(job.provider if wanted in {"auto", "none"} else wanted)
 
-    def _unit_times(self) -> UnitTimes | None:
-        return unit_times() if self._subject.machine else None
+    def _units_seen(self) -> UnitsSeen | None:
+        return units_seen() if self._subject.machine else None
 
-    def _look_at_machine(self, checks: StoreChecks) -> None:
+    def _look_at_machine(self, checks: StoreChecks, units: UnitsSeen | None) -> None:
         self._memory = look_at_memory()
         keep = self._subject.config.save.keep.last
         room = disk(self._subject.store.location, checks.state, keep=keep)
@@ -86,10 +87,10 @@ class Examination:
             shared_memory(),
             limits(checks.state),
             *([] if room is None else [room]),
-            software(self._environ),
+            software(self._environ, training=None if units is None else units.environment),
         ]
 
-    def _end(self, around: Around, units: UnitTimes | None, checks: StoreChecks) -> None:
+    def _end(self, around: Around, units: UnitsSeen | None, checks: StoreChecks) -> None:
         """Who takes the machine, how long that leaves, and whether a last save fits."""
         subject = self._subject
         left = window.shortest(around, self._environ, subject.window_seconds)
@@ -98,11 +99,11 @@ class Examination:
             self._found.append(fit.needed_rate(checks.state, left))
             return
         self._found += window.stop(units, left, self._environ)
-        if checks.rates is None:
+        if checks.upload is None:
             self._missed.append("last-save")
             return
         speeds = fit.Speeds(
-            copy=self._memory.copy_rate or fit.COPY_RATE, upload=checks.rates.up.bytes_per_second
+            copy=self._memory.copy_rate or fit.COPY_RATE, upload=checks.upload.bytes_per_second
         )
         self._found.append(fit.last_save(checks.state, speeds, left, every=subject.config.save.every))
 

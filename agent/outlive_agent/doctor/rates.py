@@ -13,7 +13,7 @@ from typing import Final
 from outlive.errors import Cancelled
 from outlive.objects.interface import ObjectStore
 from outlive.store.flight import each, workers_for
-from outlive_agent.doctor.finding import Finding, ok, warning
+from outlive_agent.doctor.finding import Finding, ok, problem, warning
 from outlive_agent.doctor.scratch import Scratch
 from outlive_agent.units import bytes_text, duration_text
 
@@ -38,12 +38,6 @@ class Rate:
     at_once: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    up: Rate
-    down: Rate
-
-
 class Measuring:
     """Moves bytes until it knows. ``closing`` ends it between two objects."""
 
@@ -54,28 +48,43 @@ class Measuring:
         self._workers = workers_for(store)
         self._body = memoryview(os.urandom(OBJECT_BYTES))  # random, so that nothing on the way can shrink it
         self._round = 0
+        self._began = time.monotonic()
+        self._held: tuple[Sequence[str], int] = ((), 0)
+        self.sent = 0
+        """Of whole rounds."""
 
-    def run(self) -> Rates:
-        """Both ways. ``Cancelled`` if it was told to end."""
-        began, sent, size = time.monotonic(), 0, FIRST_BYTES
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began
+
+    def up(self) -> Rate:
+        """Send. ``Cancelled`` if it was told to end."""
+        self._began, size = time.monotonic(), FIRST_BYTES
         while True:
             keys, each_bytes = self._keys(size)
             seconds = self._time(keys, each_bytes, up=True)
-            sent += len(keys) * each_bytes
-            rate = len(keys) * each_bytes / seconds
-            if seconds >= ROUND_SECONDS or time.monotonic() - began >= LONGEST_SECONDS:
+            self._held = (keys, each_bytes)
+            moved = len(keys) * each_bytes
+            self.sent += moved
+            if seconds >= ROUND_SECONDS or self.spent >= LONGEST_SECONDS:
                 break
-            following = min(int(size * min(8.0, max(2.0, ROUND_SECONDS / seconds))), MOST_BYTES - sent)
+            following = min(int(size * min(8.0, max(2.0, ROUND_SECONDS / seconds))), MOST_BYTES - self.sent)
             if following <= size:
                 break
             size = following
-        up = Rate(bytes_per_second=rate, seconds=seconds, all_bytes=sent, at_once=self._workers)
-        return Rates(up=up, down=self._down(keys, each_bytes))
+        return self._rate(moved, seconds, all_bytes=self.sent)
 
-    def _down(self, keys: Sequence[str], each_bytes: int) -> Rate:
-        seconds = self._time(keys, each_bytes, up=False)
+    def down(self) -> Rate:
+        """Read what the last round sent."""
+        keys, each_bytes = self._held
         moved = len(keys) * each_bytes
-        return Rate(bytes_per_second=moved / seconds, seconds=seconds, all_bytes=moved, at_once=self._workers)
+        return self._rate(moved, self._time(keys, each_bytes, up=False), all_bytes=moved)
+
+    def _rate(self, moved: int, seconds: float, *, all_bytes: int) -> Rate:
+        return Rate(
+            bytes_per_second=moved / seconds, seconds=seconds, all_bytes=all_bytes, at_once=self._workers
+        )
 
     def _keys(self, size: int) -> tuple[list[str], int]:
         self._round += 1
@@ -101,12 +110,24 @@ class Measuring:
         return max(time.monotonic() - began, 1e-6)
 
 
-def upload(rates: Rates) -> Finding:
-    return _finding("upload", rates.up, "sent")
+def upload(rate: Rate) -> Finding:
+    return _finding("upload", rate, "sent")
 
 
-def download(rates: Rates) -> Finding:
-    return _finding("download", rates.down, "read")
+def download(rate: Rate) -> Finding:
+    return _finding("download", rate, "read")
+
+
+def too_slow(measuring: Measuring) -> Finding:
+    """The time is over: that says something about the rate, too."""
+    least = bytes_text(FIRST_BYTES if not measuring.sent else measuring.sent)
+    took = duration_text(measuring.spent)
+    if measuring.sent:
+        seen = f"{least} went up, and the next did not arrive within {took}"
+    else:
+        seen = f"{least} did not arrive within {took}"
+    change = "take a bucket that is nearer to the machine, or give it longer: --within 60s"
+    return problem("upload", seen, change=change, bytes=measuring.sent)
 
 
 def rate_text(bytes_per_second: float) -> str:

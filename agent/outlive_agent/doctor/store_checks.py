@@ -14,7 +14,7 @@ from outlive.objects.retry import Backoff, Retrying
 from outlive_agent.doctor import bucket, rates
 from outlive_agent.doctor.checkpoint import State, checkpoint, newest_state, unreadable
 from outlive_agent.doctor.finding import Finding, failed, warning
-from outlive_agent.doctor.rates import Measuring, Rates
+from outlive_agent.doctor.rates import Measuring, Rate
 from outlive_agent.doctor.scratch import Scratch
 from outlive_agent.doctor.together import Together, TooLate
 
@@ -33,7 +33,7 @@ class StoreChecks:
     def __init__(self, store: ObjectStore, run: str, *, together: Together, measure: bool) -> None:
         self.inner = store.inner if isinstance(store, Retrying) else store
         self.state: State | None = None
-        self.rates: Rates | None = None
+        self.upload: Rate | None = None
         self._run = run
         self._measure = measure
         self._together = together
@@ -71,9 +71,7 @@ class StoreChecks:
             self._tell(*self._together.result(versions))
         self._take_state(newest, given)
         if self._measure and writes is not None and writes.figures.get("deletes"):
-            self.rates = self._ask("upload", Measuring(self._store, self._scratch, self._closing).run)
-            if self.rates is not None:
-                self._tell(rates.upload(self.rates), rates.download(self.rates))
+            self._take_rates()
 
     def close(self) -> None:
         """Stop what is under way, and remove what was written."""
@@ -103,6 +101,20 @@ class StoreChecks:
         while (busy := [future for future in self._begun if not future.done()]) and time.monotonic() < until:
             self._store.cut()
             wait(busy, timeout=_SLICE_SECONDS)
+
+    def _take_rates(self) -> None:
+        measuring = Measuring(self._store, self._scratch, self._closing)
+        try:
+            self.upload = self._together.result(self._begin("upload", measuring.up))
+        except TooLate:
+            self._tell(rates.too_slow(measuring))
+        except OutliveError as error:
+            self._tell(failed("upload", error, location=self.inner.location))
+        else:
+            self._tell(rates.upload(self.upload))
+            down = self._ask("download", measuring.down)
+            if down is not None:
+                self._tell(rates.download(down))
 
     def _reach(self, *, make_above: bool) -> bucket.Reached:
         if make_above:

@@ -8,7 +8,7 @@ from typing import Final
 
 from outlive_agent.doctor.finding import Finding, ok, warning
 from outlive_agent.doctor.surroundings import Around
-from outlive_agent.doctor.unit_times import UnitTimes
+from outlive_agent.doctor.units_seen import UnitsSeen
 from outlive_agent.units import duration_text, parse_duration
 
 STOP_WINDOW: Final = "OUTLIVE_STOP_WINDOW"
@@ -47,7 +47,7 @@ def shortest(around: Around, environ: Mapping[str, str], given: float | None) ->
 
 
 def stop(
-    units: UnitTimes | None, window: Window | None, environ: Mapping[str, str], *, now: float | None = None
+    units: UnitsSeen | None, window: Window | None, environ: Mapping[str, str], *, now: float | None = None
 ) -> Sequence[Finding]:
     """Whether those who stop the training leave it the time that there is."""
     found = []
@@ -60,7 +60,7 @@ def stop(
     return found
 
 
-def _systemd(units: UnitTimes, window: Window | None) -> Finding:
+def _systemd(units: UnitsSeen, window: Window | None) -> Finding:
     figures = {"train_stop_seconds": _finite(units.train), "agent_stop_seconds": _finite(units.agent)}
     seen = (
         f"the training may take {_text(units.train)} to stop, then the agent {_text(units.agent)}, or longer"

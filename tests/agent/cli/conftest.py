@@ -10,8 +10,11 @@ from fakes.checkpoints import begin, snapshot
 from fakes.commands import Cli
 from outlive.objects.interface import ObjectStore
 from outlive.objects.location import open_store
+from outlive.objects.retry import Backoff
 from outlive.store.events import EventLog
 from outlive_agent import config
+from outlive_agent.doctor import rates, store_checks, surroundings
+from outlive_agent.sources.detect import Surroundings
 
 
 @pytest.fixture
@@ -81,3 +84,12 @@ def written_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
             }
             log.write("ended", outcome=ended, exit=1, step=steps[-1] + lost, seconds=60.0, **figures)
     return path
+
+
+@pytest.fixture
+def quick_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sends few bytes, tries again soon, and is on a machine of no provider."""
+    monkeypatch.setattr(rates, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(rates, "FIRST_BYTES", 1 << 18)
+    monkeypatch.setattr(store_checks, "_BACKOFF", Backoff(first_seconds=0.01, deadline_seconds=0.1))
+    monkeypatch.setattr(surroundings, "detect", lambda endpoint: Surroundings(provider=None, how="a test"))

@@ -8,7 +8,7 @@ import pytest
 from outlive_agent.doctor.checkpoint import State
 from outlive_agent.doctor.fit import Speeds, largest, last_save, needed_rate, save_seconds
 from outlive_agent.doctor.surroundings import Around
-from outlive_agent.doctor.unit_times import UnitTimes, unit_times
+from outlive_agent.doctor.units_seen import UnitsSeen, units_seen
 from outlive_agent.doctor.window import Window, shortest, stop, stop_window
 from outlive_agent.settings.readers import every
 from outlive_agent.settings.values import Every
@@ -135,7 +135,7 @@ def test_stop_window(text: str, seconds: float | None) -> None:
 
 def test_unit_times_against_the_window() -> None:
     """A training that may use the whole window to stop leaves nothing for the upload."""
-    units = UnitTimes(train=30.0, agent=20.0)
+    units = UnitsSeen(train=30.0, agent=20.0)
     assert [f.level for f in stop(units, Window(seconds=30.0, whose="Azure"), {})] == ["warning"]
     assert [f.level for f in stop(units, AWS, {})] == ["ok"]
     assert [f.level for f in stop(None, AWS, {})] == []
@@ -170,9 +170,13 @@ TimeoutStopUSec=1min 30s
 
 Id=outlive-train.service
 LoadState=loaded
-TimeoutStopUSec=infinity"""
-    assert unit_times(systemctl=systemctl(tmp_path, told)) == UnitTimes(agent=90.0, train=float("inf"))
+TimeoutStopUSec=infinity
+Environment=HOME=/x VIRTUAL_ENV=/opt/train PATH=/opt/train/bin:/bin"""
+    venv = Path("/opt/train")
+    assert units_seen(systemctl=systemctl(tmp_path, told)) == UnitsSeen(
+        agent=90.0, train=float("inf"), environment=venv
+    )
     missing = told.replace("LoadState=loaded", "LoadState=not-found")
-    assert unit_times(systemctl=systemctl(tmp_path, missing)) is None
-    assert unit_times(systemctl=[str(tmp_path / "none")]) is None
-    assert unit_times(systemctl=["false"]) is None
+    assert units_seen(systemctl=systemctl(tmp_path, missing)) is None
+    assert units_seen(systemctl=[str(tmp_path / "none")]) is None
+    assert units_seen(systemctl=["false"]) is None

@@ -104,7 +104,12 @@ def test_the_trainings_torch_counts(tmp_path: Path) -> None:
     found = software({}, training=package(tmp_path / "new", "2.9.1"))
     assert (found.level, found.figures["torch"]) == ("ok", "2.9.1")
     old = package(tmp_path / "old", "1.13.1+cu117")
-    assert software({"VIRTUAL_ENV": str(old)}, training=tmp_path / "none").level == "problem"
+    assert software({"VIRTUAL_ENV": str(old)}).level == "problem"
+    assert software({"VIRTUAL_ENV": str(old)}, training=tmp_path / "none").level == "warning"
+    beside = tmp_path / "beside" / "lib" / "python3.11" / "site-packages"
+    beside.mkdir(parents=True)
+    (beside / "torch.pth").write_text(f"{tmp_path}/new/lib/python3.11/site-packages\nimport os; os.abort()\n")
+    assert software({}, training=tmp_path / "beside").figures["torch"] == "2.9.1"
 
 
 def env(**values: str) -> dict[str, str]:
@@ -123,7 +128,7 @@ def expires(delta: timedelta) -> dict[str, str]:
         (env(OUTLIVE_S3_SESSION_TOKEN="STHIDDEN"), "warning", "nobody says how long"),  # noqa: S106
         (expires(timedelta(days=3)), "ok", "expire in 2 d 23 h"),
         (expires(timedelta(hours=5)), "warning", "no save and no machine after that"),
-        (expires(timedelta(hours=-5)), "problem", "expired 5 h ago"),
+        (expires(timedelta(hours=-5)), "problem", "expired 5 h"),
     ],
 )
 def test_keys_that_expire(environ: dict[str, str], level: str, words: str) -> None:

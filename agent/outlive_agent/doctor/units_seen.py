@@ -1,29 +1,34 @@
-"""How long systemd lets outlive's units stop, asked of systemd itself."""
+"""What systemd knows of outlive's units: how long they may take to stop, and what the training runs in."""
 
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import Final
 
 from outlive_agent.units import parse_duration
 
 AGENT: Final = "outlive-agent.service"
 TRAIN: Final = "outlive-train.service"
-_ASKED: Final = ("Id", "LoadState", "TimeoutStopUSec")
+_ASKED: Final = ("Id", "LoadState", "TimeoutStopUSec", "Environment")
 _PATIENCE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitTimes:
-    """Seconds from the signal to the kill. The agent's grows while an upload makes progress."""
+class UnitsSeen:
+    """``agent``, ``train``: seconds from the signal to the kill; the agent's grow while an upload moves.
+
+    ``environment``: the training's Python environment.
+    """
 
     agent: float
     train: float
+    environment: Path | None = None
 
 
-def unit_times(*, systemctl: Sequence[str] = ("systemctl",)) -> UnitTimes | None:
+def units_seen(*, systemctl: Sequence[str] = ("systemctl",)) -> UnitsSeen | None:
     """None where systemd is not, or the units aren't."""
     command = [*systemctl, "show", f"--property={','.join(_ASKED)}", AGENT, TRAIN]
     try:
@@ -36,7 +41,12 @@ def unit_times(*, systemctl: Sequence[str] = ("systemctl",)) -> UnitTimes | None
     found = {unit.get("Id"): unit for unit in units if unit.get("LoadState") == "loaded"}
     if not {AGENT, TRAIN} <= found.keys():
         return None
-    return UnitTimes(agent=_seconds(found[AGENT]), train=_seconds(found[TRAIN]))
+    venv = re.search(r"(?:^| )VIRTUAL_ENV=(/[^ ]+)", found[TRAIN].get("Environment", ""))
+    return UnitsSeen(
+        agent=_seconds(found[AGENT]),
+        train=_seconds(found[TRAIN]),
+        environment=None if venv is None else Path(venv[1]),
+    )
 
 
 def _pairs(block: str) -> list[tuple[str, str]]:
