@@ -3,9 +3,10 @@
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from outlive_agent.cli.output import Printer, count_text
+from outlive_agent.exits import Exit
 from outlive_agent.rehearse.compare import Compared, Difference
 from outlive_agent.rehearse.leg import Leg
 from outlive_agent.rehearse.rehearsal import Outcome, Wanted
@@ -15,6 +16,7 @@ from outlive_agent.units import bytes_text, duration_text
 WIDTH = 79
 _LABEL = 14
 _MOST = 4
+_NAME, _VALUE = 32, 20
 
 
 class Page:
@@ -92,7 +94,10 @@ class Page:
         if leg.saved and leg.saved[-1].step == leg.last and leg.struck_seconds is not None:
             return f"{by} at step {leg.last:,}: saved, and over in {duration_text(leg.struck_seconds)}"
         kept = leg.saved[-1].step if leg.saved else leg.first
-        return f"{by} at step {leg.last:,}, which lost {count_text(leg.last - kept, 'step')}"
+        lost = count_text(leg.last - kept, "step")
+        if leg.code == Exit.SAVE_FAILED:
+            return f"{by} at step {leg.last:,}: the last save did not fit, {lost} lost"
+        return f"{by} at step {leg.last:,}, {lost} lost"
 
     def _compared(self, outcome: Outcome) -> None:
         total = outcome.compared
@@ -118,13 +123,24 @@ class Page:
                 style="bold red",
             )
             self._say()
-            for line in _details(found):
-                self._paragraph("  ", line)
+            self._table(found)
         for i, cause in enumerate(outcome.causes[:2]):
             self._say()
             self._fact("likely cause" if i == 0 else "or", cause.name)
             self._fact("because", cause.because)
             self._fact("try", cause.remedy)
+
+    def _table(self, found: Difference) -> None:
+        """What differs at that step, side by side."""
+        if found.absent:
+            self._say("  One of the two runs ended before it, and the other went on.")
+            return
+        self._say(f"  {'':<{_NAME}}  {'uninterrupted':<{_VALUE}}  resumed", style="bold")
+        for name, here, there in _rows(found):
+            short = name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+            self._say(f"  {short:<{_NAME}}  {here:<{_VALUE}}  {there}".rstrip())
+        if len(found.tensors) > 1:
+            self._say(f"  and {len(found.tensors) - 1} more of {len(found.here.names or ())} tensors")
 
     def _stored(self, outcome: Outcome) -> None:
         if outcome.images is None:
@@ -146,7 +162,11 @@ class Page:
             return
         window, needed = provider.window_seconds, taken.struck_seconds
         self._say()
-        fits = "in time" if needed < window else "TOO LATE, so rely on periodic saves (--every)"
+        fits = (
+            "in time"
+            if needed < window and taken.code != Exit.SAVE_FAILED
+            else "TOO LATE, so rely on periodic saves (--every)"
+        )
         self._fact(
             "the window",
             f"{provider.title} gives {duration_text(window)}; the last save was over after "
@@ -182,23 +202,23 @@ def _counts(total: Compared) -> Sequence[tuple[str, str]]:
     return facts
 
 
-def _details(found: Difference) -> list[str]:
-    if found.absent:
-        return ["one of the two runs ended, and the other went on"]
-    lines = []
+def _rows(found: Difference) -> Iterator[tuple[str, str, str]]:
     for name in found.metrics[:_MOST]:
         here, there = (_number(entry.metrics.get(name)) for entry in (found.here, found.there))
-        lines.append(f"{name} {here} uninterrupted, {there} resumed")
+        yield name, here, there
     if found.batches:
-        lines.append("the data of this step is not the same")
+        yield (
+            "data",
+            *(f"batch {' '.join(entry.batches)[: _VALUE - 6]}" for entry in (found.here, found.there)),
+        )
     if found.tensors:
-        names = ", ".join(found.tensors[:_MOST])
-        more = ", ..." if len(found.tensors) > _MOST else ""
-        lines.append(f"{len(found.tensors)} of {len(found.here.names or ())} tensors: {names}{more}")
+        first = found.tensors[0]
+        norms = found.norms(first)
+        here, there = ("one value", "another") if norms is None else (repr(norms[0]), repr(norms[1]))
+        yield f"{first} (norm)" if norms is not None else first, here, there
     for path in found.values[:_MOST]:
-        here, there = found.here.values.get(path, "nothing"), found.there.values.get(path, "nothing")
-        lines.append(f"{path}: {here} uninterrupted, {there} resumed")
-    return lines
+        here, there = (entry.values.get(path, "nothing") for entry in (found.here, found.there))
+        yield path, here[:_VALUE], there[:_VALUE]
 
 
 def _number(text: str | None) -> str:

@@ -162,7 +162,8 @@ def _statistics(seen: Evidence) -> str | None:
 def _rounding(seen: Evidence) -> str | None:
     if not seen.control_differs or seen.found.batches or seen.size > SMALL:
         return None
-    how = f"by {seen.size:.0e} of the metric" if seen.size else "in tensors, and in no metric yet"
+    what = "metric" if seen.found.metrics else "tensors' size, and in no metric yet"
+    how = f"by {seen.size:.0e} of the {what}" if seen.size else "in tensors, and in no metric yet"
     settings = seen.environment
     told = f"deterministic algorithms are {settings.get('deterministic', 'off')}"
     if "cudnn_benchmark" in settings:
@@ -220,7 +221,7 @@ TABLE = (
     Row(
         name="a random generator of your own",
         sign=_own_generator,
-        remedy="draw from the global generators, or keep its state on run.state",
+        remedy="hand it to outlive.attach(name=generator), or draw from the global ones",
     ),
     Row(
         name="an object that outlive.attach was not given",

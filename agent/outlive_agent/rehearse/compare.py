@@ -27,6 +27,16 @@ class Difference:
         """Whether the loop was given other data."""
         return self.here.batches != self.there.batches
 
+    def norms(self, tensor: str) -> tuple[float, float] | None:
+        """The size of one of the tensors that differ, in both; None where it has none."""
+        if tensor not in (self.here.names or ()) or tensor not in (self.there.names or ()):
+            return None
+        texts = [
+            entry.norms[(entry.names or ()).index(tensor)] if entry.norms else ""
+            for entry in (self.here, self.there)
+        ]
+        return (float.fromhex(texts[0]), float.fromhex(texts[1])) if all(texts) else None
+
     @property
     def rng(self) -> tuple[str, ...]:
         """Random generators that stand elsewhere."""

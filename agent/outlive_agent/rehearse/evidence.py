@@ -61,14 +61,11 @@ class Evidence:
 
     @cached_property
     def size(self) -> float:
-        """The largest relative distance of a metric; 0.0 where all are equal."""
+        """The largest relative distance of a metric, or else of a tensor's size; 0.0 where all are equal."""
         here, there = _numbers(self.found.here), _numbers(self.found.there)
-        sizes = [
-            abs(here[name] - there[name]) / max(abs(here[name]), abs(there[name]), 1e-30)
-            for name in self.found.metrics
-            if name in here and name in there
-        ]
-        return max(sizes, default=0.0)
+        both = [(here[name], there[name]) for name in self.found.metrics if name in here and name in there]
+        both = both or [pair for name in self.found.tensors if (pair := self.found.norms(name)) is not None]
+        return max((abs(a - b) / max(abs(a), abs(b), 1e-30) for a, b in both), default=0.0)
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from outlive.errors import ConfigError
@@ -18,8 +17,8 @@ from outlive_agent.sources.providers import PROVIDERS, Provider
 
 By = Literal["notice", "sigterm", "sigkill"]
 WAYS: tuple[By, ...] = ("notice", "sigterm", "sigkill")
-NOTICE_SECONDS = 1.0
-"""The window in a rehearsal: the last responsible moment has come, and no time is left to train on."""
+LEAST_SECONDS, BYTES_A_SECOND = 10.0, 25_000_000
+"""The window in a rehearsal: what any disk needs, so that nobody waits for the provider's two minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +36,12 @@ class Way:
         if self.by == "notice" and self.provider is not None and self.provider.name in ANSWERS:
             return self.provider.name if self.provider.heard == "metadata" else None
         return None
+
+    def window_seconds(self, size: int) -> float:
+        """How long ahead it is announced, for a state of that many bytes: never more than in earnest."""
+        enough = LEAST_SECONDS + size / BYTES_A_SECOND
+        given = self.provider.window_seconds if self.provider is not None else None
+        return min(enough, given) if given else enough
 
     @property
     def text(self) -> str:
@@ -75,7 +80,7 @@ def choose(by: By | None, provider: str) -> Way:
 
 
 @contextmanager
-def prepared(way: Way) -> Iterator[tuple[Mapping[str, str], Strike]]:
+def prepared(way: Way, *, size: int) -> Iterator[tuple[Mapping[str, str], Strike]]:
     """What the leg needs in its environment to hear of it, and how to strike."""
     if way.by == "sigkill":
         yield ({}, lambda running: running.kill())
@@ -84,9 +89,10 @@ def prepared(way: Way) -> Iterator[tuple[Mapping[str, str], Strike]]:
     elif way.emulated is None:
         yield ({}, _into_inbox)
     else:
+        window = way.window_seconds(size)
         with Emulator(way.emulated) as emulator:
             where = {"OUTLIVE_PROVIDER": way.emulated, "OUTLIVE_METADATA_ENDPOINT": emulator.url}
-            yield (where, lambda running: emulator.stage.announce(NOTICE_SECONDS))
+            yield (where, lambda running: emulator.stage.announce(window))
 
 
 def _by(provider: Provider | None) -> By:
@@ -96,13 +102,6 @@ def _by(provider: Provider | None) -> By:
 
 
 def _into_inbox(running: Running) -> None:
+    """Without a deadline: it may be any moment, so the last save comes at once."""
     site = running.site
-    store = site.store()
-    put_request(
-        store,
-        site.run,
-        "reclaim",
-        life=site.life(),
-        deadline=store.now() + timedelta(seconds=NOTICE_SECONDS),
-        by="outlive rehearse",
-    )
+    put_request(site.store(), site.run, "reclaim", life=site.life(), by="outlive rehearse")

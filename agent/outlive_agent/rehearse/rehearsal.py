@@ -9,6 +9,7 @@ from pathlib import Path
 from outlive.errors import ConfigError, OutliveError
 from outlive.staging.rehearsal import Orders
 from outlive.store.newest import read_manifest
+from outlive_agent.exits import Exit
 from outlive_agent.rehearse.causes import Cause, causes, stored_causes
 from outlive_agent.rehearse.compare import Compared, Difference, count, first_difference
 from outlive_agent.rehearse.evidence import Evidence
@@ -69,10 +70,10 @@ class Rehearsal:
         """All legs, until one differs or all are equal."""
         first = self._uninterrupted()
         begin = self._fork(first)
-        self._check_room(first)
+        size = self._checked_size(first)
         compared = Compared()
         for name, until in (("reclaimed", None), ("resumed", first.last)):
-            leg = self._reclaimed(first, begin) if name == "reclaimed" else self._resumed(first)
+            leg = self._reclaimed(first, begin, size=size) if name == "reclaimed" else self._resumed(first)
             found = first_difference(first, leg, until=until)
             compared += count(first, leg, before=found.step if found else None)
             if found is not None:
@@ -106,8 +107,8 @@ class Rehearsal:
         again = compare(self._site.store(), self._site.run, leg.saved[-1], control.saved[-1])
         yield from stored_causes(images, again)
 
-    def _check_room(self, first: Leg) -> None:
-        """``ConfigError`` where the legs to come would fill the disk with their checkpoints."""
+    def _checked_size(self, first: Leg) -> int:
+        """The state's size. ``ConfigError`` where the legs to come would fill the disk with checkpoints."""
         store = self._site.store()
         size = read_manifest(store, self._site.run, first.saved[-1]).total_bytes
         free = shutil.disk_usage(self._site.directory).free
@@ -117,6 +118,7 @@ class Rehearsal:
                 f"checkpoints of {bytes_text(size)} have to go there",
                 hint="name a larger place with --scratch",
             )
+        return size
 
     def _uninterrupted(self) -> Leg:
         wanted = self._wanted
@@ -143,11 +145,11 @@ class Rehearsal:
             )
         return steps[0]
 
-    def _reclaimed(self, first: Leg, begin: int) -> Leg:
+    def _reclaimed(self, first: Leg, begin: int, *, size: int) -> Leg:
         strike_at = self._draw.randint(begin + 1, first.last - 1)
         killed = self._wanted.way.by == "sigkill" and strike_at > begin + 1
         save_at = self._draw.randint(begin + 1, strike_at - 1) if killed else 0
-        with prepared(self._wanted.way) as (surroundings, strike):
+        with prepared(self._wanted.way, size=size) as (surroundings, strike):
 
             def watch(running: Running) -> None:
                 if running.struck_at is None and running.step >= strike_at:
@@ -163,7 +165,7 @@ class Rehearsal:
                 stop_at=first.last,
                 hold_from=strike_at,
             )
-        if leg.struck_seconds is None or (not leg.saved and self._wanted.way.by != "sigkill"):
+        if leg.struck_seconds is None:
             raise OutliveError(
                 f"the training could not be taken away at step {strike_at}: it ended at step {leg.last}",
                 hint=f"what it said last:\n{tail(leg.log)}",
@@ -199,7 +201,8 @@ class Rehearsal:
         if self._legs:
             limit = SPARE_SECONDS + SPARE_FACTOR * self._legs[0].seconds
         leg = run_leg(running, name=name, limit_seconds=limit, watch=look)
-        taken = name == "reclaimed" and self._wanted.way.by == "sigkill"
+        # A last save that did not fit is a finding, not a failure: the steps are done again.
+        taken = name == "reclaimed" and (self._wanted.way.by == "sigkill" or leg.code == Exit.SAVE_FAILED)
         if leg.last < 1:
             raise OutliveError(
                 f"the command ended with exit code {leg.code} before its first step",

@@ -25,7 +25,7 @@ def test_exact_training_is_proved_equal(rehearse: Rehearse) -> None:
     ]  # the agents' runtime directory
 
 
-@pytest.mark.parametrize("provider", ["aws", "gcp", "nebius"])
+@pytest.mark.parametrize("provider", ["aws", "nebius"])
 def test_taken_away_as_the_provider_does(rehearse: Rehearse, provider: str) -> None:
     """The real agent hears the provider's own notice, or its signal, and the run that goes on is the same."""
     outcome = rehearse.json("none", "--provider", provider, "--steps", "12", "--seed", "3")

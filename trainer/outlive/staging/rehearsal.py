@@ -68,6 +68,8 @@ class Entry:
     names: tuple[str, ...] | None = None
     """The tensors' paths; None if they are those of the line before."""
     tensors: tuple[str, ...] = ()
+    norms: tuple[str, ...] = ()
+    """Their sizes, as ``float.hex`` writes them; empty for tensors that have none."""
     around: Mapping[str, str] = field(default_factory=dict)
     """What the script holds beside that, by name: nothing of it is saved."""
 
@@ -88,7 +90,7 @@ def read_diary(path: Path) -> list[Entry]:
             break
         given = json.loads(line)
         names = tuple(given["names"]) if given["names"] is not None else names
-        given |= {"names": names, "batches": tuple(given["batches"]), "tensors": tuple(given["tensors"])}
+        given |= {name: tuple(given[name]) for name in ("batches", "tensors", "norms")} | {"names": names}
         entries.append(Entry(**given))
     return entries
 

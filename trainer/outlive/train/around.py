@@ -21,6 +21,7 @@ from outlive.train.tensors import bits, obstacle
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of all tensors that are looked at each time."""
+_SIZED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _FRAMES = 6
 _NAMES = 400
 _ITEMS = 64
@@ -112,6 +113,13 @@ def tensor_digest(tensor: Tensor) -> str:
         return digest(b"")
     raw = bits(tensor).cpu().contiguous().view(-1).view(torch.uint8)
     return digest(raw.numpy().tobytes())
+
+
+def norm(tensor: Tensor) -> str:
+    """Its size, by which a person sees how far two are apart; empty for what is no such number."""
+    if tensor.dtype not in _SIZED or tensor.numel() == 0:
+        return ""
+    return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)).hex()
 
 
 def batch_digest(batch: Any) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from outlive.staging.control import W_SERIAL
 from outlive.staging.rehearsal import STATE_BYTES, Entry, Orders, leaves
-from outlive.train.around import Around, batch_digest, tensor_digest
+from outlive.train.around import Around, batch_digest, norm, tensor_digest
 from outlive.train.boundary import Stand, Want
 from outlive.train.layout import Layout
 from outlive.train.requests import Requests
@@ -94,9 +94,15 @@ class Witness:
         told = None if names == self._names else names
         self._names = names
         digests: tuple[str, ...] = ()
+        norms: tuple[str, ...] = ()
         if self._layout.size <= STATE_BYTES:
-            at = {entries[i].offset: source for i, source in zip(self._layout.copied, snapshot.sources)}  # noqa: B905
-            digests = tuple(tensor_digest(at[e.offset]) if e.bytes else "" for e in entries)
+            copied = [entries[i].offset for i in self._layout.copied]
+            at = {
+                offset: (tensor_digest(source), norm(source))
+                for offset, source in zip(copied, snapshot.sources, strict=True)
+            }
+            seen = [at[entry.offset] if entry.bytes else ("", "") for entry in entries]
+            digests, norms = tuple(each[0] for each in seen), tuple(each[1] for each in seen)
         return Entry(
             step=stand.step,
             epoch=stand.epoch,
@@ -105,6 +111,7 @@ class Witness:
             values=leaves(json.loads(snapshot.values)),
             names=told,
             tensors=digests,
+            norms=norms,
             around=Around(self._known(snapshot.sources)).of(frame),
         )
 
@@ -135,13 +142,16 @@ class Witness:
         """Wait at this boundary until somebody asks for something."""
         link = self._saving.link
         until = time.monotonic() + HOLD_SECONDS
-        while link.page.words[W_SERIAL] == self._requests.heard and not (
-            self._signals.received or link.lost or link.refused is not None
-        ):
+        while link.page.words[W_SERIAL] == self._requests.heard and not self._told_to_stop():
             if time.monotonic() > until:
                 say("nobody came to reclaim this machine; going on")
                 return
             time.sleep(_POLL_SECONDS)
+
+    def _told_to_stop(self) -> bool:
+        link = self._saving.link
+        gone = link.lost or link.refused is not None
+        return gone or self._signals.received != 0 or self._requests.stopping
 
     def _write(self, entry: Entry) -> None:
         self._diary.write(entry.encode() + "\n")

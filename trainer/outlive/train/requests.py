@@ -103,6 +103,11 @@ class Requests:
         """Serial of the newest request of the agent that this loop knows of."""
         return self._serial
 
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop is due, and waits for a boundary at which it can be done."""
+        return self._want is not None and self._want.stop
+
     def ask(self, want: Want) -> None:
         """Do this at the next boundary at which it can be done."""
         self._want = want if self._want is None else self._want.joined(want)
