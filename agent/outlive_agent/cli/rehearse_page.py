@@ -207,10 +207,8 @@ def _rows(found: Difference) -> Iterator[tuple[str, str, str]]:
         here, there = (_number(entry.metrics.get(name)) for entry in (found.here, found.there))
         yield name, here, there
     if found.batches:
-        yield (
-            "data",
-            *(f"batch {' '.join(entry.batches)[: _VALUE - 6]}" for entry in (found.here, found.there)),
-        )
+        here, there = (" ".join(entry.batches)[: _VALUE - 6] for entry in (found.here, found.there))
+        yield "data", f"batch {here}", f"batch {there}"
     if found.tensors:
         first = found.tensors[0]
         norms = found.norms(first)

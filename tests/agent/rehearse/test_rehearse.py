@@ -34,7 +34,7 @@ def test_taken_away_as_the_provider_does(rehearse: Rehearse, provider: str) -> N
     first, reclaimed, resumed = outcome["legs"]
     assert [first["to"], resumed["to"]] == [12, 12]
     assert reclaimed["from"] in first["saved"]
-    assert [reclaimed["to"]] == reclaimed["saved"] == [resumed["from"]]
+    assert reclaimed["to"] == reclaimed["saved"][-1] == resumed["from"] > reclaimed["from"]
 
 
 def test_killed_without_a_word(rehearse: Rehearse) -> None:
