@@ -12,7 +12,7 @@ from outlive.errors import ConfigError
 from outlive_agent.settings.checks import Problems, Section
 from outlive_agent.settings.layers import Layers
 from outlive_agent.settings.naming import run_name_for
-from outlive_agent.settings.reading import COMMAND, read_config, read_store
+from outlive_agent.settings.reading import COMMAND, HOOKS, read_config, read_store
 from outlive_agent.settings.values import (
     PROVIDERS,
     Config,
@@ -43,6 +43,9 @@ _FLAGS: dict[str, tuple[str, ...]] = {
     "keep": ("save", "keep", "last"),
     "restarts": ("training", "restarts"),
     "stop_grace": ("training", "stop_grace"),
+    "on_notice": ("hooks", "on_notice"),
+    "on_saved": ("hooks", "on_saved"),
+    "on_end": ("hooks", "on_end"),
 }
 """What ``add_exec_options`` in cli/options.py adds, and where each flag's value goes."""
 _ENVIRONMENT: dict[str, tuple[str, ...]] = {
@@ -175,7 +178,7 @@ def _make_above(path: Path) -> None:
 def _put_file(layers: Layers, path: Path, *, section: str | None = None) -> Problems:
     from outlive_agent.settings.document import parse  # late: without a file nobody needs a YAML parser
 
-    document = parse(_text(path), name=str(path), verbatim=frozenset({COMMAND}))
+    document = parse(_text(path), name=str(path), verbatim=frozenset({COMMAND, *HOOKS}))
     problems = Problems(layers.origins)
     if isinstance(document.content, Mapping):
         layers.put(document.content, {place: f"line {line}" for place, line in document.lines.items()})

@@ -1,5 +1,6 @@
 """How a life is brought to its end: notices become plans, plans and signals a stop, which is seen through."""
 
+import math
 import signal
 import time
 
@@ -18,6 +19,8 @@ from outlive_agent.units import duration_text
 from outlive_agent.verdict import Cause
 
 EXTEND_EVERY_SECONDS = 2.0
+LAST_SECONDS = 0.5
+"""Kept of a deadline for the exit itself."""
 
 
 class Ending:
@@ -86,6 +89,10 @@ class Ending:
             self._give_up(why)
         return not why
 
+    def left(self, now: float) -> float:
+        """Seconds until whoever takes the machine away does so, as far as that is known."""
+        return math.inf if self._game.deadline is None else self._game.deadline - now - LAST_SECONDS
+
     @property
     def given_up(self) -> bool:
         """Whether a save was given up, so that nothing is worth waiting for."""
@@ -125,6 +132,8 @@ class Ending:
             if busy is not None and need.safe <= left < busy + need.safe:
                 self._saves.drop_current()
         self._journal.notice(text)
+        if not interrupt:
+            self._record.told_to_stop(name, self._game.deadline)
         self._stop("interrupt" if interrupt else "signal", deadline=self._game.deadline)
 
     def _give_up(self, why: str) -> None:

@@ -315,7 +315,7 @@ class Guard:
             )
         )
         self._saves.settle()
-        self._record.ended(verdict, self._saves.totals)
+        self._record.ended(verdict, self._saves.totals, cause=self._end.cause)
         self._exit = verdict.exit
 
     def _close(self) -> None:
@@ -326,7 +326,7 @@ class Guard:
         self._beginning.close()
         self._training.hang_up()
         self._saves.close()
-        self._record.close(patient=not given_up)
+        self._record.close(patient=not given_up, seconds=self._ending.left(time.monotonic()))
         self._place.closing.set()  # what is left to do is not worth waiting for
         if self._watch is not None:
             self._watch.close(saved=self._exit in {Exit.RESUME, Exit.FINISHED})

@@ -12,7 +12,7 @@ from outlive_agent.kept import KeptLife
 from outlive_agent.kept_memory import KeptMemory
 from outlive_agent.notify import Notify
 from outlive_agent.runtime import DrainLock
-from outlive_agent.settings.values import Every, ReclaimSettings
+from outlive_agent.settings.values import Every, HookSettings, ReclaimSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ class Job:
     taken_over: Life | None = None
     patient: bool = False
     reclaim: ReclaimSettings = field(default_factory=ReclaimSettings)
+    hooks: HookSettings = field(default_factory=HookSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

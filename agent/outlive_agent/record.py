@@ -15,6 +15,7 @@ from outlive_agent.events import StateReady, Uploaded
 from outlive_agent.exits import Exit
 from outlive_agent.held import Held
 from outlive_agent.history import History
+from outlive_agent.hooks import Hooks
 from outlive_agent.job import Job, Place
 from outlive_agent.journal import step_text
 from outlive_agent.measured import Figures
@@ -22,7 +23,7 @@ from outlive_agent.notice import Notice, Withdrawn
 from outlive_agent.planner import Plan
 from outlive_agent.saves import Saves, Totals
 from outlive_agent.units import bytes_text, duration_text, iso_text
-from outlive_agent.verdict import Verdict
+from outlive_agent.verdict import Cause, Verdict
 
 LAST_WRITES_SECONDS = 20.0
 """How long the end waits for the history to be written."""
@@ -30,6 +31,8 @@ HASTY_WRITES_SECONDS = 0.5
 """The same where a save was given up already."""
 EARLIER_SECONDS = 0.5
 """One deadline may be told in several ways that differ by less."""
+LEAST_HOOK_SECONDS = 1.0
+"""What the hooks get of an end that has no time left."""
 STATUS_SECONDS = 2.0
 
 
@@ -41,6 +44,8 @@ class Record:
         self._place = place
         self._journal = place.journal
         self._mode = mode
+        about = {"OUTLIVE_RUN": job.run, "OUTLIVE_STORE": job.location, "OUTLIVE_LIFE": ""}
+        self._hooks = Hooks(job.hooks, os.environ, about=about, journal=place.journal)
         self._began = time.monotonic()
         self._started_at = iso_text(datetime.now(timezone.utc))
         self._life: Life | None = None
@@ -48,6 +53,7 @@ class Record:
         self._phase = "starting"
         self._notice: Notice | None = None
         self._seen: set[str] = set()
+        self._deadline: float | None = None
         self._saved_at: str | None = None
         self._resumed_from: tuple[int, int] | None = None
         self._next_status = 0.0
@@ -68,6 +74,7 @@ class Record:
         """The life is ours."""
         self._life = life
         self._journal.about(run=life.run, life=life.number)
+        self._hooks.tell(life=str(life.number))
         self._history = History(self._place.store, life, journal=self._journal)
         if self._place.kept is not None:
             self._place.kept.keep(life)
@@ -154,6 +161,7 @@ class Record:
         self._saved_at = iso_text(datetime.now(timezone.utc))
         self._next_status = 0.0
         self._place.notify.status(f"saved {step_text(event.held.step)}")
+        self._hook("on_saved", step=event.held.step, reason=event.held.reason)
 
     def trainer_ended(self, message: Ended) -> None:
         """The trainer said its last word."""
@@ -190,7 +198,15 @@ class Record:
         self._history.record(
             "notice", kind=notice.kind, source=notice.source, id=notice.id, seconds_left=left
         )
+        if notice.deadline is not None and notice.kind == "reclaim":
+            self._deadline = min(notice.deadline, self._deadline or notice.deadline)
+        self._hook("on_notice", reason=notice.kind, source=notice.source)
         return True
+
+    def told_to_stop(self, name: str, deadline: float | None) -> None:
+        """A signal that somebody else than a person sends: the notice of all who have no other."""
+        self._deadline = deadline
+        self._hook("on_notice", reason="signal", source=name)
 
     def called_off(self, withdrawn: Withdrawn, *, late: bool) -> bool:
         """A notice no longer stands. False if nobody was told of it."""
@@ -251,8 +267,9 @@ class Record:
         """The life ended before it could begin."""
         if self._history is not None:
             self._history.record("ended", outcome="failed", exit=int(code), message=str(error))
+            self._hook("on_end", outcome="failed")
 
-    def ended(self, verdict: Verdict, totals: Totals) -> None:
+    def ended(self, verdict: Verdict, totals: Totals, *, cause: Cause | None) -> None:
         """The life is over."""
         self._phase = "ended"
         seconds = time.monotonic() - self._began
@@ -278,16 +295,28 @@ class Record:
                 seconds=round(seconds, 3),
                 message=self._take_why(),
             )
+            self._hook("on_end", outcome=verdict.outcome, reason=cause or "")
 
     def _take_why(self) -> str:
         """What the trainer said as it failed, for one event."""
         why, self._why = self._why, ""
         return why
 
-    def close(self, *, patient: bool) -> None:
-        """Wait a while for the history to be written."""
+    def close(self, *, patient: bool, seconds: float) -> None:
+        """Wait a while for the history to be written, and for the hooks within so many seconds."""
+        began = time.monotonic()
         if self._history is not None:
             self._history.close(timeout=LAST_WRITES_SECONDS if patient else HASTY_WRITES_SECONDS)
+        left = seconds - (time.monotonic() - began)
+        self._hooks.close(seconds=max(left, LEAST_HOOK_SECONDS), meanwhile=self._still_here)
+
+    def _hook(self, name: str, *, step: int | None = None, **facts: str) -> None:
+        reached = self.reached_step if step is None else step
+        self._hooks.run(name, deadline=self._deadline, step=reached, **facts)
+
+    def _still_here(self) -> None:
+        self._place.notify.alive()
+        self._place.notify.extend()
 
     def _write_status(self, talk: Conversation | None, saves: Saves, end: EndGame) -> None:
         progress, totals = saves.progress, saves.totals

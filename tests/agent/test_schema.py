@@ -53,8 +53,19 @@ GOOD: list[dict[str, object]] = [
         }
     },
     {"reclaim": {"provider": "auto", "flag_file": None, "inbox": True}},
+    {"hooks": None},
+    {"hooks": {"on_notice": "echo $OUTLIVE_STEP", "on_saved": ["/opt/saved", 1, True], "on_end": None}},
+    {"hooks": {"timeout": "2 min", "requeue": "never"}},
 ]
 BAD: list[dict[str, object]] = [
+    {"hooks": {"on_start": "true"}},
+    {"hooks": {"on_end": ""}},
+    {"hooks": {"on_end": " \t"}},
+    {"hooks": {"on_end": []}},
+    {"hooks": {"on_end": [""]}},
+    {"hooks": {"on_end": True}},
+    {"hooks": {"timeout": "0s"}},
+    {"hooks": {"requeue": "slurm"}},
     {"run": ""},
     {"run": "a/b"},
     {"run": "a" * 65},

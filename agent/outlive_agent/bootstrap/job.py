@@ -13,10 +13,10 @@ from outlive_agent.bootstrap.plan import Environment
 from outlive_agent.settings.checks import KeyPath, Problems, Section
 from outlive_agent.settings.document import parse
 from outlive_agent.settings.readers import command, duration, truth
-from outlive_agent.settings.reading import COMMAND, read_config
+from outlive_agent.settings.reading import COMMAND, HOOKS, read_config
 from outlive_agent.settings.values import Config
 
-CONFIG_KEYS = ("run", "store", "save", "reclaim")
+CONFIG_KEYS = ("run", "store", "save", "reclaim", "hooks")
 """What a job file shares with the agent's configuration, in the same form."""
 MACHINE = "machine"
 """``store: {credentials: machine}``: no keys travel, the machine has a role of its own."""
@@ -74,7 +74,7 @@ def load(path: Path) -> Job:
 
 def read_job(text: str, *, name: str) -> Job:
     document = parse(
-        text, name=name, verbatim=frozenset({COMMAND, REQUIREMENTS, ("training", "environment")})
+        text, name=name, verbatim=frozenset({COMMAND, *HOOKS, REQUIREMENTS, ("training", "environment")})
     )
     problems = Problems({place: f"line {line}" for place, line in document.lines.items()})
     for repeated in document.repeated:

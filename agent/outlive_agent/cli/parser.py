@@ -64,5 +64,8 @@ _EXEC_OPTIONS = (
     ("--every", "INTERVAL", "how often to save: auto, 30s, '200 steps' ($OUTLIVE_EVERY)"),
     ("--keep", "COUNT", "how many of the newest checkpoints stay: 3"),
     ("--restarts", "COUNT", "how many crashes in a row are answered by a restart: 0 by hand"),
+    ("--on-notice", "COMMAND", "a line for the shell, run when a reclaim is announced (README: Hooks)"),
+    ("--on-saved", "COMMAND", "the same, after each save"),
+    ("--on-end", "COMMAND", "the same, when the life ends"),
     ("--stop-grace", "DURATION", "how long the command may take to stop once asked: 30s"),
 )

@@ -34,6 +34,7 @@ from outlive_agent.notify import Notify
 from outlive_agent.patience import Patience
 from outlive_agent.remembered import boot_id
 from outlive_agent.runtime import DrainLock, prepare, socket_in
+from outlive_agent.settings.values import HookSettings
 from outlive_agent.status import runtime_root
 from outlive_agent.supervise.child import Child
 from outlive_agent.supervise.interface import Supervisor
@@ -155,7 +156,14 @@ def _job(
         taken_over=taken_over,
         patient=patient,
         reclaim=config.reclaim,
+        hooks=_hooks(config),
     )
+
+
+def _hooks(config: Config) -> HookSettings:
+    """The variables that hold the keys of the store are not for hooks."""
+    source = config.store.credentials
+    return replace(config.hooks, withheld=(source.env if source is not None else None) or ())
 
 
 def _place(job: Job, config: Config, *, root: Path, directory: Path) -> Place:

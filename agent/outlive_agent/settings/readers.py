@@ -66,6 +66,7 @@ _absolute = matching(ABSOLUTE_PATTERN, "an absolute path")
 _environment_name = matching(ENV_PATTERN, "names of environment variables")
 _duration = matching(DURATION_PATTERN, "a duration with its unit, such as 30s, 5 min or 1h30m")
 _steps = matching(STEPS_PATTERN, "a number of steps, such as 1000 steps")
+requeue = matching("^never$", "never: what asks for the next machine is a command of yours, such as on_end")
 _provider = matching(f"^(?:{'|'.join(PROVIDERS)})$", " or ".join(PROVIDERS))
 
 
@@ -140,3 +141,15 @@ def command(value: object) -> tuple[str, ...]:
         example = "a list, such as [python, train.py, --epochs, 10]"
         raise ValueError(f"{example}; there is no shell" if isinstance(value, str) else example)
     return tuple(str(part).lower() if isinstance(part, bool) else str(part) for part in value)
+
+
+def hook(value: object) -> tuple[str, ...] | None:
+    """A line for the shell, or a list of a program and its arguments; null for none."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value.strip() and "\0" not in value:
+        return ("/bin/sh", "-c", value)
+    try:
+        return command(value)
+    except ValueError:
+        raise ValueError("a line for the shell, or a list of a program and its arguments") from None

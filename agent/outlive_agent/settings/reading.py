@@ -7,6 +7,7 @@ from outlive_agent.settings.values import (
     Config,
     CredentialsFrom,
     Every,
+    HookSettings,
     ReclaimSettings,
     SaveSettings,
     StoreSettings,
@@ -23,6 +24,7 @@ def read_config(content: object, problems: Problems) -> Config:
         save=_save(top.section("save")),
         training=_training(top.optional("training")),
         reclaim=_reclaim(top.section("reclaim")),
+        hooks=_hooks(top.section("hooks")),
     )
     top.close()
     return config
@@ -105,4 +107,18 @@ def _reclaim(section: Section) -> ReclaimSettings:
     return settings
 
 
+def _hooks(section: Section) -> HookSettings:
+    default = HookSettings()
+    settings = HookSettings(
+        on_notice=section.take("on_notice", readers.hook, None),
+        on_saved=section.take("on_saved", readers.hook, None),
+        on_end=section.take("on_end", readers.hook, None),
+        timeout=section.take("timeout", readers.duration, default.timeout),
+        requeue=section.take("requeue", readers.requeue, default.requeue),
+    )
+    section.close()
+    return settings
+
+
 COMMAND: KeyPath = ("training", "command")
+HOOKS: tuple[KeyPath, ...] = (("hooks", "on_notice"), ("hooks", "on_saved"), ("hooks", "on_end"))

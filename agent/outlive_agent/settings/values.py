@@ -1,5 +1,6 @@
 """What a checked configuration holds. Every default is here and nowhere else."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -106,6 +107,25 @@ class ReclaimSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """The user's own commands, and how long each may take. ``withheld``: variables they do not inherit."""
+
+    on_notice: tuple[str, ...] | None = None
+    on_saved: tuple[str, ...] | None = None
+    on_end: tuple[str, ...] | None = None
+    timeout: timedelta = timedelta(seconds=30)
+    requeue: str = "never"
+    """What is done by itself about the next machine: nothing."""
+    withheld: tuple[str, ...] = ()
+
+    @property
+    def commands(self) -> Mapping[str, tuple[str, ...]]:
+        """Those that there are, by name."""
+        every = {"on_notice": self.on_notice, "on_saved": self.on_saved, "on_end": self.on_end}
+        return {name: command for name, command in every.items() if command is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that can be set, checked."""
 
@@ -114,3 +134,4 @@ class Config:
     save: SaveSettings = field(default_factory=SaveSettings)
     training: TrainingSettings | None = None
     reclaim: ReclaimSettings = field(default_factory=ReclaimSettings)
+    hooks: HookSettings = field(default_factory=HookSettings)
