@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import sys
+from pathlib import Path
 
 from fakes.agents import TRAINER, Exec, Machine, kill
 from fakes.systemd import Systemd
@@ -26,6 +27,14 @@ def _agent(machine: Machine, systemd: Systemd, *, every: str = "10 steps") -> Ex
 def _train(machine: Machine, *arguments: str) -> Exec:
     environ = {"OUTLIVE_SOCKET": str(machine.directory / "run" / "agent.sock")}
     return machine.start([*TRAINER, *arguments], environ=environ)
+
+
+class OnADisk(Machine):
+    """Its store lies on a disk that may not be mounted."""
+
+    @property
+    def store(self) -> Path:
+        return self.directory / "disk" / "store"
 
 
 class Outage:
@@ -86,6 +95,23 @@ def test_snapshot_is_saved_though_nobody_trains_any_more(machine: Machine, syste
     agent = _agent(machine, systemd)
     systemd.wait_for("READY=1", count=2)
     agent.signal(signal.SIGTERM)
+    assert agent.exit_code() == Exit.RESUME, agent.text
+    assert (1, step) == machine.checkpoints()[-1]
+    assert {} == systemd.stored
+
+
+def test_memory_waits_for_a_store_that_is_away(machine: Machine, systemd: Systemd) -> None:
+    """Not even a stop ends an agent that holds what nobody has saved, while the store can't be asked."""
+    machine = OnADisk(machine.directory, machine.started)
+    machine.store.parent.mkdir()
+    step = _left_behind(machine, systemd)
+    shutil.move(machine.store.parent, machine.directory / "unmounted")
+    agent = _agent(machine, systemd)
+    agent.wait_line("warning: waiting for the store: ")
+    agent.signal(signal.SIGTERM)
+    agent.wait_line("SIGTERM: saving and stopping")
+    systemd.wait_for("STOPPING=1")
+    shutil.move(machine.directory / "unmounted", machine.store.parent)
     assert agent.exit_code() == Exit.RESUME, agent.text
     assert (1, step) == machine.checkpoints()[-1]
     assert {} == systemd.stored
