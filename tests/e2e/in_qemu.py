@@ -34,8 +34,10 @@ def test_first_boot_to_training_and_the_power_button(scene: Scene, cloud: Cloud,
     stopped = scene.saved()[0].step
     assert any("DataSourceDigitalOcean" in line for line in said)
     order = [f"Stopping {unit}" for unit in (TRAIN, AGENT)]
-    found = [next(number for number, line in enumerate(said) if line.startswith(text)) for text in order]
-    assert found == sorted(found)
+    stopping = [line for line in said if line.startswith(tuple(order))]
+    assert [True, True] == [line.startswith(unit) for line, unit in zip(stopping, order, strict=True)], said[
+        -40:
+    ]
     assert f"saved step {stopped:,} " in "\n".join(said)
     assert ["stopped"] == [life.outcome for life in scene.lives()]
     assert [0] == [life.steps_lost for life in scene.lives()]

@@ -109,6 +109,9 @@ class VirtualMachine:
         """What a machine that is off has written on its disk."""
         copy = self._folder / "journal"
         copy.mkdir(exist_ok=True)
+        run(
+            ["e2fsck", "-p", str(self._disk)], timeout=300, check=False
+        )  # what lies in the file system's journal
         run(["debugfs", "-R", f"rdump /var/log/journal {copy}", str(self._disk)], timeout=60)
         return Journal(copy / "journal")
 
