@@ -24,7 +24,7 @@ from e2e.scene import (
     wait_for_step,
 )
 
-DISK = ("/var/lib/outlive", "/var/lib/outlive-train", "/var/tmp", "/tmp")  # noqa: S108  # the guest's
+DISK = ("/var/lib/outlive", "/var/lib/outlive-train", "/run/outlive", "/var/tmp", "/tmp")  # noqa: S108  # the guest's
 _MOUNTS = "; ".join(f"mkdir -p {place}; mount -t tmpfs -o size=1m,mode=1777 none {place}" for place in DISK)
 SMALL_DISK = f"bootcmd: ['{_MOUNTS}']"
 
