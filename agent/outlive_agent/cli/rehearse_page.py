@@ -14,7 +14,7 @@ from outlive_agent.rehearse.site import Site
 from outlive_agent.units import bytes_text, duration_text
 
 WIDTH = 79
-_LABEL = 14
+_LABEL = 13
 _MOST = 4
 _NAME, _VALUE = 32, 20
 
@@ -36,12 +36,12 @@ class Page:
         self._say()
         self._say(f"rehearsing {shlex.join(self._site.command)}", style="bold")
         self._say()
-        known = f" ({way.provider.title}: {way.found})" if way.provider is not None else ""
+        known = f" ({way.found})" if way.provider is not None else ""
         self._fact("taken away by", f"{way.text}{known}")
         self._fact("moments", f"from seed {self._wanted.seed}")
-        self._fact("touched", "nothing of your own runs; what the script writes itself it writes each time")
+        self._fact("touched", "nothing of yours, except what the script itself writes")
         self._say()
-        self._say(f"  {'leg':<{_LABEL}}  {'steps':>13}  {'took':>8}", style="bold")
+        self._say(f"  {'leg':<{_LABEL}}  {'steps':>11}  {'took':>9}", style="bold")
 
     def progress(self, name: str, step: int) -> None:
         """The leg under way, on a terminal only."""
@@ -62,7 +62,7 @@ class Page:
         self._legs += 1
         steps = f"{leg.first:,} → {leg.last:,}"
         took = duration_text(leg.seconds)
-        self._paragraph(f"  {leg.name:<{_LABEL}}  {steps:>13}  {took:>8}   ", self._what(leg))
+        self._paragraph(f"  {leg.name:<{_LABEL}}  {steps:>11}  {took:>9}  ", self._what(leg))
 
     def end(self, outcome: Outcome, *, kept: bool) -> None:
         """The verdict."""
@@ -91,8 +91,8 @@ class Page:
         if leg.name == "resumed":
             return f"a fresh process, from step {leg.first:,}"
         by = "killed" if self._wanted.way.by == "sigkill" else self._wanted.way.by
-        if leg.saved and leg.saved[-1].step == leg.last and leg.struck_seconds is not None:
-            return f"{by} at step {leg.last:,}: saved, and over in {duration_text(leg.struck_seconds)}"
+        if leg.saved and leg.saved[-1].step == leg.last:
+            return f"{by} at step {leg.last:,}: saved and stopped"
         kept = leg.saved[-1].step if leg.saved else leg.first
         lost = count_text(leg.last - kept, "step")
         if leg.code == Exit.SAVE_FAILED:
@@ -160,18 +160,17 @@ class Page:
             return
         if self._wanted.way.by == "sigkill":
             return
-        window, needed = provider.window_seconds, taken.struck_seconds
+        if taken.code == Exit.SAVE_FAILED:
+            verdict = "TOO LATE for a last save: save often (--every)"
+        elif self._wanted.way.emulated:
+            verdict = "the last save was in time"
+        else:
+            verdict = f"the last save was over after {duration_text(taken.struck_seconds)}"
+        given = duration_text(provider.window_seconds)
+        used = duration_text(self._wanted.way.window_seconds(outcome.bytes))
+        short = f", here it had {used}" if self._wanted.way.emulated and used != given else ""
         self._say()
-        fits = (
-            "in time"
-            if needed < window and taken.code != Exit.SAVE_FAILED
-            else "TOO LATE, so rely on periodic saves (--every)"
-        )
-        self._fact(
-            "the window",
-            f"{provider.title} gives {duration_text(window)}; the last save was over after "
-            f"{duration_text(needed)}, from the notice, on this machine's disk: {fits}",
-        )
+        self._fact("the window", f"{provider.title} gives {given}{short}: {verdict} (to this machine's disk)")
 
     def _fact(self, name: str, text: str) -> None:
         self._paragraph(f"  {name:<{_LABEL}}  ", text)
@@ -198,7 +197,7 @@ def _counts(total: Compared) -> Sequence[tuple[str, str]]:
         facts.append(("state", f"{each} after each step, {total.tensors:,} in all"))
     else:
         facts.append(("state", f"{each}, where they were saved: too large to read at each step"))
-    facts.append(("and", f"random generators, hyperparameters, values, place in the data: {total.values:,}"))
+    facts.append(("and", f"random generators, settings, place in the data: {total.values:,}"))
     return facts
 
 

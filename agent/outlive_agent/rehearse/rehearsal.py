@@ -43,6 +43,8 @@ class Outcome:
     wanted: Wanted
     legs: tuple[Leg, ...]
     compared: Compared
+    bytes: int
+    """The size of the state."""
     images: Images | None
     """The checkpoints at the ends of the uninterrupted run and of the resumed one, where both got there."""
     difference: Difference | None = None
@@ -88,6 +90,7 @@ class Rehearsal:
                     wanted=self._wanted,
                     legs=tuple(self._legs),
                     compared=compared,
+                    bytes=size,
                     images=None,
                     difference=found,
                     causes=tuple(causes(evidence)),
@@ -97,6 +100,7 @@ class Rehearsal:
             wanted=self._wanted,
             legs=tuple(self._legs),
             compared=compared,
+            bytes=size,
             images=images,
             causes=() if images.equal else tuple(self._stored_causes(images, leg)),
         )
