@@ -1,5 +1,6 @@
 """How large the run's checkpoints are and how fast it steps, read from what it saved last."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -34,9 +35,9 @@ def newest_state(store: ObjectStore, run: str) -> State | None:
     if not name:
         return None
     found = checkpoints(store, name)[:_LOOKED_AT]
-    manifests = [manifest for manifest in (_read(store, name, one) for one in found) if manifest is not None]
-    if not manifests:
+    if not found:
         return None
+    manifests = _readable(store, name, found)
     newest = manifests[0]
     return State(
         whole_bytes=sum(blob.bytes for blob in set(newest.blobs())),
@@ -85,11 +86,17 @@ def _only(store: ObjectStore) -> str:
     return names[0] if names else ""
 
 
-def _read(store: ObjectStore, run: str, one: CheckpointId) -> Manifest | None:
-    try:
-        return read_manifest(store, run, one)
-    except Damaged:  # an older one tells as much
-        return None
+def _readable(store: ObjectStore, run: str, found: Sequence[CheckpointId]) -> list[Manifest]:
+    """At least one; what is wrong with the newest is raised if none is."""
+    manifests, errors = [], []
+    for one in found:
+        try:
+            manifests.append(read_manifest(store, run, one))
+        except Damaged as error:  # an older one tells as much
+            errors.append(error)
+    if not manifests:
+        raise errors[0]
+    return manifests
 
 
 def _sent(manifest: Manifest) -> int:

@@ -6,14 +6,14 @@ from contextlib import closing
 from typing import Final, TypeVar
 
 from outlive.errors import OutliveError
-from outlive.objects.interface import ObjectStore
-from outlive_agent.config import DEFAULT_ORIGIN, open_configured_store
+from outlive_agent.config import DEFAULT_ORIGIN
 from outlive_agent.doctor import fit, surroundings, window
 from outlive_agent.doctor.finding import Finding, Report, failed
 from outlive_agent.doctor.job_file import job_file
 from outlive_agent.doctor.keys import keys
 from outlive_agent.doctor.limits import disk, limits
 from outlive_agent.doctor.memory import look_at_memory, memory, shared_memory
+from outlive_agent.doctor.opening import Opened
 from outlive_agent.doctor.place import place
 from outlive_agent.doctor.software import software
 from outlive_agent.doctor.store_checks import StoreChecks
@@ -21,6 +21,7 @@ from outlive_agent.doctor.subject import Subject, keys_source
 from outlive_agent.doctor.surroundings import Around
 from outlive_agent.doctor.together import Tell, Together
 from outlive_agent.doctor.units_seen import UnitsSeen, units_seen
+from outlive_agent.drain import stop_window
 from outlive_agent.settings.credentials import credentials_for
 
 T = TypeVar("T")
@@ -43,15 +44,16 @@ class Examination:
         subject = self._subject
         settings, source = subject.store, keys_source(subject.store)
         given = credentials_for(settings, self._environ)
-        store = open_configured_store(settings, self._environ)
+        self._grace = stop_window(self._environ)
+        opened = Opened(settings, self._environ)
         around = self._together.begin("provider", self._look_around)
         units = self._together.begin("unit-times", self._units_seen)
         found_keys = self._together.begin("keys", lambda: keys(given, self._environ, place=source))
-        checks = self._ask_store(store, make_above=settings.origin == DEFAULT_ORIGIN)
+        checks = self._ask_store(opened, make_above=settings.origin == DEFAULT_ORIGIN)
         if subject.job is not None:
             self._found.append(job_file(subject.job, self._environ, directory=subject.job_directory))
         self._found.append(place(settings))
-        if "://" in store.location:
+        if "://" in settings.location:
             self._found += self._waited("keys", found_keys)
         self._found += checks.findings
         self._missed += checks.not_checked
@@ -62,8 +64,10 @@ class Examination:
             self._end(where, seen, checks)
         return Report(findings=self._found, not_checked=self._missed, seconds=self._together.spent)
 
-    def _ask_store(self, store: ObjectStore, *, make_above: bool) -> StoreChecks:
-        checks = StoreChecks(store, self._subject.run, together=self._together, measure=self._subject.machine)
+    def _ask_store(self, opened: Opened, *, make_above: bool) -> StoreChecks:
+        checks = StoreChecks(
+            opened, self._subject.run, together=self._together, measure=self._subject.machine
+        )
         with closing(checks):
             checks.run(self._subject.state, make_above=make_above)
         return checks
@@ -93,12 +97,12 @@ class Examination:
     def _end(self, around: Around, units: UnitsSeen | None, checks: StoreChecks) -> None:
         """Who takes the machine, how long that leaves, and whether a last save fits."""
         subject = self._subject
-        left = window.shortest(around, self._environ, subject.window_seconds)
+        left = window.shortest(around, grace=self._grace, given=subject.window_seconds)
         self._found.append(surroundings.provider(around))
         if not subject.machine:
             self._found.append(fit.needed_rate(checks.state, left))
             return
-        self._found += window.stop(units, left, self._environ)
+        self._found += window.stop(units, left, self._environ, grace=self._grace)
         if checks.upload is None:
             self._missed.append("last-save")
             return

@@ -1,6 +1,5 @@
 """All that is asked of the store, in the order in which one answer makes the next question worth asking."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -9,18 +8,15 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from outlive.errors import Damaged, OutliveError, StoreError
-from outlive.objects.interface import ObjectStore
-from outlive.objects.retry import Backoff, Retrying
 from outlive_agent.doctor import bucket, rates
 from outlive_agent.doctor.checkpoint import State, checkpoint, newest_state, unreadable
 from outlive_agent.doctor.finding import Finding, failed, warning
+from outlive_agent.doctor.opening import Opened
 from outlive_agent.doctor.rates import Measuring, Rate
 from outlive_agent.doctor.scratch import Scratch
 from outlive_agent.doctor.together import Together, TooLate
 
 T = TypeVar("T")
-_BACKOFF: Final = Backoff(first_seconds=0.3, most_seconds=1.0, deadline_seconds=3.0)
-"""A store that stumbles once is everyday life; one that can't be reached is told soon."""
 _ENDING_SECONDS: Final = 4.0
 _SLICE_SECONDS: Final = 0.05
 _CLEARING_SECONDS: Final = 6.0
@@ -30,16 +26,15 @@ _ORDER: Final = ("bucket", "clock", "writes", "create-only", "versions", "checkp
 class StoreChecks:
     """``run`` once, and ``close`` whatever happens: nothing of what was tried stays in the store."""
 
-    def __init__(self, store: ObjectStore, run: str, *, together: Together, measure: bool) -> None:
-        self.inner = store.inner if isinstance(store, Retrying) else store
+    def __init__(self, opened: Opened, run: str, *, together: Together, measure: bool) -> None:
         self.state: State | None = None
         self.upload: Rate | None = None
         self._run = run
         self._measure = measure
         self._together = together
-        self._closing = threading.Event()
-        self._store = Retrying(self.inner, backoff=_BACKOFF, closing=self._closing)
-        self._scratch = Scratch(Retrying(self.inner, backoff=_BACKOFF))
+        self._opened = opened
+        self._store = opened.store
+        self._scratch = Scratch(opened.to_clear)
         self._found: dict[str, Finding] = {}
         self._begun: list[Future[Any]] = []
 
@@ -62,7 +57,7 @@ class StoreChecks:
         writes = self._ask("writes", lambda: bucket.writes(self._store, self._scratch))
         if writes is not None:
             self._tell(writes)
-        versions = self._begin("versions", lambda: bucket.versions(self.inner))
+        versions = self._begin("versions", lambda: bucket.versions(self._opened.bare))
         newest = self._begin("checkpoint", lambda: newest_state(self._store, self._run))
         if writes is not None and writes.level != "problem":
             found = self._ask("create-only", lambda: bucket.create_only(self._store, self._scratch))
@@ -75,7 +70,7 @@ class StoreChecks:
 
     def close(self) -> None:
         """Stop what is under way, and remove what was written."""
-        self._closing.set()
+        self._opened.closing.set()
         self._end()
         bucket_found = self._found.get("bucket")
         if bucket_found is None or bucket_found.level != "ok":
@@ -99,17 +94,17 @@ class StoreChecks:
         """
         until = time.monotonic() + _ENDING_SECONDS
         while (busy := [future for future in self._begun if not future.done()]) and time.monotonic() < until:
-            self._store.cut()
+            self._opened.cut()
             wait(busy, timeout=_SLICE_SECONDS)
 
     def _take_rates(self) -> None:
-        measuring = Measuring(self._store, self._scratch, self._closing)
+        measuring = Measuring(self._store, self._scratch, self._opened.closing)
         try:
             self.upload = self._together.result(self._begin("upload", measuring.up))
         except TooLate:
             self._tell(rates.too_slow(measuring))
         except OutliveError as error:
-            self._tell(failed("upload", error, location=self.inner.location))
+            self._tell(failed("upload", error, location=self._store.location))
         else:
             self._tell(rates.upload(self.upload))
             down = self._ask("download", measuring.down)
@@ -128,7 +123,7 @@ class StoreChecks:
             self._tell(unreadable(error))
             found = None
         except OutliveError as error:
-            self._tell(failed("checkpoint", error, location=self.inner.location))
+            self._tell(failed("checkpoint", error, location=self._store.location))
             found = None
         else:
             self._tell(checkpoint(given or found, self._run))
@@ -139,7 +134,7 @@ class StoreChecks:
         try:
             return self._together.result(self._begin(check, work))
         except (StoreError, TooLate, Damaged) as error:
-            self._tell(failed(check, error, location=self.inner.location))
+            self._tell(failed(check, error, location=self._store.location))
             return None
 
     def _begin(self, check: str, work: Callable[[], T]) -> "Future[T]":

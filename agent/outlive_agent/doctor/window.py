@@ -4,15 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
 from time import time
-from typing import Final
 
 from outlive_agent.doctor.finding import Finding, ok, warning
 from outlive_agent.doctor.surroundings import Around
 from outlive_agent.doctor.units_seen import UnitsSeen
-from outlive_agent.units import duration_text, parse_duration
-
-STOP_WINDOW: Final = "OUTLIVE_STOP_WINDOW"
-"""What a pod's terminationGracePeriodSeconds is, which it can't find out by itself."""
+from outlive_agent.drain import STOP_WINDOW
+from outlive_agent.units import duration_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,38 +20,35 @@ class Window:
     whose: str
 
 
-def stop_window(environ: Mapping[str, str]) -> float | None:
-    """Seconds, written as ``30`` or ``30s``; None if it is not set or makes no sense."""
-    text = environ.get(STOP_WINDOW, "").strip()
-    try:
-        return float(text) if text.isdecimal() else parse_duration(text).total_seconds()
-    except ValueError:
-        return None
-
-
-def shortest(around: Around, environ: Mapping[str, str], given: float | None) -> Window | None:
-    """The one that counts. None where nobody says anything."""
+def shortest(around: Around, *, grace: float | None, given: float | None) -> Window | None:
+    """The one that counts; None where nobody says. ``grace``: between SIGTERM and SIGKILL, as told."""
     if given is not None:
         return Window(seconds=given, whose="the window you gave")
-    found = []
+    found = [] if grace is None else [Window(seconds=grace, whose=f"who stops it ({STOP_WINDOW})")]
     for known in (around.provider, *around.inside):
         if known is None or known.window_seconds is None:
             continue
-        said = stop_window(environ) if known.name == "kubernetes" else None
+        if known.name == "kubernetes" and grace is not None:
+            continue
         whose = f"{known.title}'s mail, if it is passed on," if known.heard == "api" else known.title
-        found.append(Window(seconds=known.window_seconds if said is None else said, whose=whose))
+        found.append(Window(seconds=known.window_seconds, whose=whose))
     return min(found, key=lambda window: window.seconds, default=None)
 
 
 def stop(
-    units: UnitsSeen | None, window: Window | None, environ: Mapping[str, str], *, now: float | None = None
+    units: UnitsSeen | None,
+    window: Window | None,
+    environ: Mapping[str, str],
+    *,
+    grace: float | None,
+    now: float | None = None,
 ) -> Sequence[Finding]:
     """Whether those who stop the training leave it the time that there is."""
     found = []
     if units is not None:
         found.append(_systemd(units, window))
     if environ.get("KUBERNETES_SERVICE_HOST"):
-        found.append(_kubernetes(environ))
+        found.append(_kubernetes(grace))
     if environ.get("SLURM_JOB_ID"):
         found.append(_slurm(environ, time() if now is None else now))
     return found
@@ -75,8 +69,7 @@ def _systemd(units: UnitsSeen, window: Window | None) -> Finding:
     return ok("unit-times", seen, **figures)
 
 
-def _kubernetes(environ: Mapping[str, str]) -> Finding:
-    grace = stop_window(environ)
+def _kubernetes(grace: float | None) -> Finding:
     if grace is None:
         return warning(
             "grace",

@@ -12,6 +12,7 @@ from fakes.scripted import scripted
 from fakes.servers import Kind, shared
 from fakes.small_s3 import SmallS3
 from outlive.objects.location import open_store
+from outlive.objects.sealed import Encryption, Sealed
 from outlive_agent.doctor import surroundings
 from outlive_agent.emulate.server import Emulator
 from outlive_agent.sources.detect import detect
@@ -80,6 +81,21 @@ def test_the_runs_own_checkpoint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     assert figures["bytes"] > len(frozen)
     assert finding(said, "last-save")["figures"]["fits"] is True
     assert finding(alone, "checkpoint")["figures"] == figures
+
+
+def test_a_sealed_store(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the key all is as without a seal; without it the checkpoint can't be read, and that is said."""
+    with scripted(SmallS3()) as server:
+        location = at(server, monkeypatch)
+        monkeypatch.setenv("OUTLIVE_ENCRYPTION_KEY", "a1" * 32)
+        begin(Sealed(open_store(location), Encryption(b"\xa1" * 32))).commit(snapshot(10, b"x" * 1000))
+        sealed = cli("doctor", "--run", "gpt", "--json")
+        monkeypatch.delenv("OUTLIVE_ENCRYPTION_KEY")
+        blind = finding(cli("doctor", "--run", "gpt", "--json"), "checkpoint")
+    assert (sealed.code, sealed.json["not_checked"]) == (0, [])
+    assert finding(sealed, "checkpoint")["figures"]["step"] == 10
+    assert "a1a1" not in sealed.out
+    assert (blind["level"], "OUTLIVE_ENCRYPTION_KEY" in blind["change"]) == ("warning", True)
 
 
 def test_a_state_that_does_not_fit(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,5 +185,7 @@ def test_wrong_settings(cli: Cli, place: Path, monkeypatch: pytest.MonkeyPatch) 
     said = cli("doctor", "--config", str(file))
     assert (said.code, said.out) == (78, "")
     assert "2 settings are wrong" in said.err
+    monkeypatch.setenv("OUTLIVE_STOP_WINDOW", "soon")
+    assert cli("doctor").code == 78
     assert cli("doctor", "--state", "much").code == 2
     assert cli("doctor", "--state", "0GB").code == 78

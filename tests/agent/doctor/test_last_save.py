@@ -9,7 +9,7 @@ from outlive_agent.doctor.checkpoint import State
 from outlive_agent.doctor.fit import Speeds, largest, last_save, needed_rate, save_seconds
 from outlive_agent.doctor.surroundings import Around
 from outlive_agent.doctor.units_seen import UnitsSeen, units_seen
-from outlive_agent.doctor.window import Window, shortest, stop, stop_window
+from outlive_agent.doctor.window import Window, shortest, stop
 from outlive_agent.settings.readers import every
 from outlive_agent.settings.values import Every
 from outlive_agent.sources.providers import PROVIDERS
@@ -105,52 +105,45 @@ def test_from_a_desk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "environ", "given", "expected"),
+    ("where", "grace", "given", "expected"),
     [
-        (around("aws"), {}, None, (120.0, "AWS EC2")),
-        (around("aws", "kubernetes"), {}, None, (30.0, "Kubernetes")),
-        (around("aws", "kubernetes"), {"OUTLIVE_STOP_WINDOW": "300"}, None, (120.0, "AWS EC2")),
-        (around("kubernetes"), {"OUTLIVE_STOP_WINDOW": "5 min"}, None, (300.0, "Kubernetes")),
-        (around("digitalocean"), {}, None, (7200.0, "DigitalOcean's mail, if it is passed on,")),
-        (around("aws"), {}, 15.0, (15.0, "the window you gave")),
-        (around("tencent"), {}, None, None),
-        (around(), {}, None, None),
+        (around("aws"), None, None, (120.0, "AWS EC2")),
+        (around("aws", "kubernetes"), None, None, (30.0, "Kubernetes")),
+        (around("aws", "kubernetes"), 300.0, None, (120.0, "AWS EC2")),
+        (around(None, "kubernetes"), 300.0, None, (300.0, "who stops it (OUTLIVE_STOP_WINDOW)")),
+        (around(), 40.0, None, (40.0, "who stops it (OUTLIVE_STOP_WINDOW)")),
+        (around("digitalocean"), None, None, (7200.0, "DigitalOcean's mail, if it is passed on,")),
+        (around("aws"), None, 15.0, (15.0, "the window you gave")),
+        (around("tencent"), None, None, None),
+        (around(), None, None, None),
     ],
 )
 def test_the_shortest_window_counts(
-    where: Around, environ: dict[str, str], given: float | None, expected: tuple[float, str] | None
+    where: Around, grace: float | None, given: float | None, expected: tuple[float, str] | None
 ) -> None:
     """Of all who may end it, the one that gives least; what the user says wins."""
-    found = shortest(where, environ, given)
+    found = shortest(where, grace=grace, given=given)
     assert (None if found is None else (found.seconds, found.whose)) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("30", 30.0), ("90s", 90.0), ("2 min", 120.0), ("", None), ("soon", None)]
-)
-def test_stop_window(text: str, seconds: float | None) -> None:
-    """A number of seconds, as pods have it, or a duration with its unit."""
-    assert stop_window({"OUTLIVE_STOP_WINDOW": text}) == seconds
 
 
 def test_unit_times_against_the_window() -> None:
     """A training that may use the whole window to stop leaves nothing for the upload."""
     units = UnitsSeen(train=30.0, agent=20.0)
-    assert [f.level for f in stop(units, Window(seconds=30.0, whose="Azure"), {})] == ["warning"]
-    assert [f.level for f in stop(units, AWS, {})] == ["ok"]
-    assert [f.level for f in stop(None, AWS, {})] == []
+    assert [f.level for f in stop(units, Window(seconds=30.0, whose="Azure"), {}, grace=None)] == ["warning"]
+    assert [f.level for f in stop(units, AWS, {}, grace=None)] == ["ok"]
+    assert [f.level for f in stop(None, AWS, {}, grace=None)] == []
 
 
 def test_pods_and_jobs() -> None:
     """A pod's grace can't be found out, so it is asked for; a job's end is told."""
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert [f.level for f in stop(None, None, pod)] == ["warning"]
-    assert [f.level for f in stop(None, None, {**pod, "OUTLIVE_STOP_WINDOW": "60"})] == ["ok"]
+    assert [f.level for f in stop(None, None, pod, grace=None)] == ["warning"]
+    assert [f.level for f in stop(None, None, pod, grace=60.0)] == ["ok"]
     job = {"SLURM_JOB_ID": "7"}
-    assert [f.level for f in stop(None, None, job)] == ["warning"]
-    told = stop(None, None, {**job, "SLURM_JOB_END_TIME": "10000"}, now=4000.0)
+    assert [f.level for f in stop(None, None, job, grace=None)] == ["warning"]
+    told = stop(None, None, {**job, "SLURM_JOB_END_TIME": "10000"}, grace=None, now=4000.0)
     assert [(f.level, f.figures["seconds_left"]) for f in told] == [("ok", 6000)]
-    over = stop(None, None, {**job, "SLURM_JOB_END_TIME": "10000"}, now=10001.0)
+    over = stop(None, None, {**job, "SLURM_JOB_END_TIME": "10000"}, grace=None, now=10001.0)
     assert [f.level for f in over] == ["warning"]
 
 
