@@ -1,5 +1,7 @@
 """How a life ended, in one word for the history and one number for whoever started us."""
 
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -63,10 +65,16 @@ def judge(facts: Facts) -> Verdict:
 
 
 def code_text(code: int | None) -> str:
-    """``exit code 1``, ``signal 9``"""
+    """``exit code 1``, ``signal 11, SIGSEGV``"""
     if code is None:
         return "no exit code"
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    if -code == signal.SIGKILL:
+        return "signal 9, SIGKILL: by hand, or out of memory"
+    with suppress(ValueError):  # a real-time signal has no name
+        return f"signal {-code}, {signal.Signals(-code).name}"
+    return f"signal {-code}"
 
 
 def _unattached(facts: Facts) -> Verdict:

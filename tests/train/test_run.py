@@ -10,6 +10,7 @@ from torch import nn
 
 import outlive
 from outlive.errors import StateError
+from outlive.staging.messages import Mode
 from outlive.train.stop import EXIT_SAVE_FAILED
 from train.agent_double import WAIT_SECONDS, AgentDouble
 from train.steps import descend, reasons, settled, small, steps
@@ -129,6 +130,26 @@ def test_second_interrupt_aborts(agent: AgentDouble) -> None:
     assert ended.value.code == EXIT_SAVE_FAILED
     assert steps(agent) == []
     assert agent.ended.outcome == "exception"
+
+
+@pytest.mark.parametrize(("mode", "lines"), [("sidecar", 1), ("exec", 0)])
+def test_an_interrupt_is_answered_at_once(
+    agent: AgentDouble, capfd: pytest.CaptureFixture[str], mode: Mode, lines: int
+) -> None:
+    """Where no `outlive exec` hears the Ctrl-C, too, the training itself says that it was heard."""
+    agent.mode = mode
+    said: list[str] = []
+
+    def loop() -> None:
+        with outlive.attach(**small()) as run:
+            run.step()
+            os.kill(os.getpid(), signal.SIGINT)
+            said.append(capfd.readouterr().err)
+            run.step()
+
+    with pytest.raises(SystemExit):
+        loop()
+    assert said[0].count("saving and stopping at the next step") == lines
 
 
 def test_signal_before_any_step(agent: AgentDouble) -> None:

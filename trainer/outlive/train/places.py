@@ -48,9 +48,7 @@ def left(run: Leavable) -> None:
         _open.remove(run)
 
 
-def drop_former(asked: tuple[str | None, str | None]) -> bool:
+def drop_former(asked: tuple[str | None, str | None]) -> None:
     """Let go of this run if the script has attached it before, as a notebook's cell does that runs again."""
-    former = [run for run in _open if run.asked == asked]
-    for run in former:
+    for run in [run for run in _open if run.asked == asked]:
         run.drop()
-    return bool(former)

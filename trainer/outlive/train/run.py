@@ -54,8 +54,7 @@ def attach(
     settings.check_world()
     places.check_process()
     wishes = settings.check(run=run, store=store, every=every)
-    if places.drop_former((wishes.run, wishes.store)):
-        say("this run was attached before and never left: what it did since its last save is dropped")
+    places.drop_former((wishes.run, wishes.store))
     signals = Signals()
     if not signals.install():
         say("not in the main thread, so signals do not stop this run; its agent still can")
@@ -67,6 +66,7 @@ def attach(
     if os.environ.get(REHEARSAL):
         wishes = replace(wishes, every=None)  # a rehearsal has its own
     attached = Run(link, signals, wishes=wishes, first=given)
+    signals.alone = link.welcome.mode == "sidecar"  # a Ctrl-C is for us; `outlive exec` hears it, too
     try:
         for line in wishes.overruled(link.welcome):
             say(line)
@@ -180,8 +180,13 @@ class Run:
 
     def drop(self) -> None:
         """Leave the run without a save. Harmless twice."""
-        if not self._closed:
-            self._close("exception", "left without a save")
+        if self._closed:
+            return
+        if self._requests.leaving:
+            self._close("stopped", "")
+            return
+        say("this run was attached before and never left: what it did since its last save is dropped")
+        self._close("exception", "left without a save")
 
     def __enter__(self) -> "Run":
         if self._signals.received:

@@ -1,11 +1,13 @@
 """Signals become a flag that the next boundary reads. Nothing else happens in a handler.
 
-A handler runs between any two bytecodes: saving, printing or logging there re-enters locks of the loop.
+A handler runs between any two bytecodes: saving, printing or logging there re-enters locks of the loop. (A
+person at a terminal gets one line, written without any.)
 """
 
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -26,6 +28,7 @@ class Interrupted(SystemExit):
 
 
 _HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+_HEARD_YOU = b"outlive: SIGINT: saving and stopping at the next step; once more: stopping at once, unsaved\n"
 
 
 class Signals:
@@ -36,6 +39,8 @@ class Signals:
         """The number of the first signal that asked for a stop; 0 = none did."""
         self.save = False
         """SIGUSR1 came; whoever serves it sets this back."""
+        self.alone = False
+        """Nobody else on this terminal answers a Ctrl-C, so this process does."""
         self._pid = os.getpid()
         self._before: dict[int, Any] = {}
 
@@ -67,3 +72,6 @@ class Signals:
             raise Interrupted
         if not self.received:
             self.received = number
+            if number == signal.SIGINT and self.alone:
+                with suppress(OSError):  # a closed terminal
+                    os.write(2, _HEARD_YOU)  # takes no lock, unlike print()
