@@ -13,6 +13,7 @@ from outlive_agent.conversation import Conversation
 from outlive_agent.endgame import EndGame
 from outlive_agent.events import StateReady, Uploaded
 from outlive_agent.exits import Exit
+from outlive_agent.heartbeat import Heartbeat
 from outlive_agent.held import Held
 from outlive_agent.history import History
 from outlive_agent.hooks import Hooks
@@ -57,6 +58,7 @@ class Record:
         self._saved_at: str | None = None
         self._resumed_from: tuple[int, int] | None = None
         self._next_status = 0.0
+        self._heartbeat = Heartbeat()
         self._trainer: int | None = None
         self._why = ""
         self.reached_step = 0
@@ -149,6 +151,8 @@ class Record:
                 )
                 self._history.record("training", step=talk.page.step, seconds=round(seconds, 3))
         now = time.monotonic()
+        if self._history is not None:
+            self._heartbeat.observe(talk, self._history, now)
         trainer = talk.pid if talk is not None and not talk.gone else None
         if now >= self._next_status or trainer != self._trainer:
             # Who trains is told at once: if we are killed, the next agent waits for that process's last save.

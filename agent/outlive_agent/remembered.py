@@ -42,6 +42,11 @@ class Remembered:
                 if not done and (notice.deadline is None or notice.deadline > now - STALE_SECONDS)
             ]
 
+    def done(self) -> Sequence[Notice]:
+        """What an earlier agent has seen through."""
+        with self._lock:
+            return [notice for notice, done in self._notices.values() if done]
+
     def add(self, notice: Notice) -> None:
         """It was told. An early save that was asked for is as good as made."""
         with self._lock:

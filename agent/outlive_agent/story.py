@@ -15,8 +15,14 @@ from outlive.store.newest import listed
 
 T = TypeVar("T")
 
+REACHED = "reached"
+"""The event that says how far a life is."""
+LATE_SECONDS = 10.0
+"""By so much the next word of a life may come late."""
+
 ENDINGS = {
     "finished": "finished",
+    "ended": "ended, saved",
     "stopped": "stopped, saved",
     "save-failed": "last save failed",
     "failed": "failed",
@@ -83,6 +89,27 @@ class LifeStory:
             lost = number(self.ended, "steps_lost")
             return None if lost is None else int(lost)
         return max(0, self.reached_step - after.from_step)
+
+    @property
+    def lost_between(self) -> tuple[int, int | None] | None:
+        """At least and at most, for a life that vanished: it wrote from time to time how far it was.
+
+        Had it lived until the next time, it would have written again. Where it wrote nothing the most is not
+        known.
+        """
+        after = self.after
+        if self.outcome != "vanished" or self.reached_step is None or after is None:
+            return None
+        if after.adoption is None or after.adoption.rewind or after.from_step is None:
+            return None
+        least = max(0, self.reached_step - after.from_step)
+        last = next((event for event in reversed(self.events) if event.event == REACHED), None)
+        if last is None:
+            return least, None
+        step, pace, every = (number(last, name) for name in ("step", "step_seconds", "every_seconds"))
+        if step is None or not pace or every is None:
+            return least, None
+        return least, max(least, int(step + (every + LATE_SECONDS) / pace) - after.from_step)
 
     @property
     def recovery_seconds(self) -> float | None:

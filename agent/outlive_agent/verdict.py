@@ -59,7 +59,10 @@ def judge(facts: Facts) -> Verdict:
             return _verdict(Exit.SAVE_FAILED, "save-failed", lost, "stopped, but the last save failed")
         return _verdict(Exit.RESUME, "stopped", 0, "stopped and is saved: start it again to go on")
     if facts.child_code == 0 and facts.outcome is None:
-        return _verdict(Exit.FINISHED, "finished", lost, "ended without saying so")
+        if lost:
+            text = "ended without a last save (by os._exit, or without 'with outlive.attach(...)')"
+            return _verdict(Exit.SAVE_FAILED, "save-failed", lost, text)
+        return _verdict(Exit.FINISHED, "ended", 0, "ended without saying whether it is finished")
     how = "" if facts.child_code is None else f" ({code_text(facts.child_code)})"
     return _verdict(Exit.FAILED, "failed", lost, f"failed{how}")
 

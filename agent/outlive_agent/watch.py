@@ -40,7 +40,13 @@ class Watch:
         standing = self._remembered.standing(time.monotonic())
         for notice in standing:  # told to an agent that did not live to act on it
             self._tell(notice)
-        self._cloud = Cloud(job.reclaim, os.environ, journal=place.journal, standing=standing)
+        self._cloud = Cloud(
+            job.reclaim,
+            os.environ,
+            journal=place.journal,
+            standing=standing,
+            acted_on=self._remembered.done(),
+        )
         self._pruning = Pruning(place.store, job.keep, journal=place.journal)
         sources: list[Source] = [self._inbox, self._cloud]
         sources += [self._flag_file] if self._flag_file else []

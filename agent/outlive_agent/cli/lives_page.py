@@ -65,6 +65,7 @@ def life_json(life: LifeStory) -> dict[str, object]:
         "exit": number(life.ended, "exit") if life.ended else None,
         "why": life.why or None,
         "steps_lost": life.steps_lost,
+        "steps_lost_between": None if life.lost_between is None else list(life.lost_between),
         "recovery_seconds": life.recovery_seconds,
         "checkpoints": [found.step for found in life.checkpoints],
         "events": [
@@ -101,6 +102,10 @@ def _row(printer: Printer, life: LifeStory) -> list[str]:
 def _lost(life: LifeStory, lost: int | None) -> str:
     if lost is not None:
         return f"{lost:,}"
+    between = life.lost_between
+    if between is not None and between != (0, None):
+        least, most = between
+        return f"{least:,} or more" if most is None else f"{least:,} to {most:,}"
     return "" if life.outcome == "open" else _UNKNOWN
 
 

@@ -13,7 +13,10 @@ from outlive_agent.units import duration_text
 
 
 class Cloud:
-    """``standing``: what an earlier agent was told here. Imports late: ``provider: none`` costs nothing."""
+    """``standing``, ``acted_on``: what an earlier agent was told here.
+
+    Imports late: ``provider: none`` costs nothing.
+    """
 
     name = "provider"
 
@@ -24,11 +27,13 @@ class Cloud:
         *,
         journal: Journal,
         standing: Iterable[Notice] = (),
+        acted_on: Iterable[Notice] = (),
     ) -> None:
         self._settings = settings
         self._environ = environ
         self._journal = journal
         self._standing = tuple(standing)
+        self._acted_on = tuple(acted_on)
         self._azure: object = None
 
     def run(self, tell: Tell, closing: threading.Event) -> None:
@@ -97,7 +102,8 @@ class Cloud:
         else:
             return None
         mine = [notice for notice in self._standing if notice.source == name]
-        return Polling(server, journal=self._journal, standing=mine)
+        done = [notice.id for notice in self._acted_on if notice.source == name]
+        return Polling(server, journal=self._journal, standing=mine, acted_on=done)
 
     def _digitalocean(self, token_file: Path, url: str | None) -> Source | None:
         from outlive_agent.settings.credentials import private_line

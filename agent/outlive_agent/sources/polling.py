@@ -43,7 +43,11 @@ class Server(Protocol):
 
 
 class Polling:
-    """A source. ``standing`` is what an earlier agent on this machine was told and has not acted on."""
+    """A source. ``standing`` is what an earlier agent on this machine was told and has not acted on.
+
+    ``acted_on`` are the ids of what one has. If such a one is not announced any more it is called off, so
+    that it is news should it come again: some providers have one id for all their reclaims.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Polling:
         *,
         journal: Journal,
         standing: Iterable[Notice] = (),
+        acted_on: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = server.name
@@ -60,6 +65,7 @@ class Polling:
         self._round = 0
         self._answers: dict[int, Sequence[Notice]] = {}
         self._missed = {notice.id: 0 for notice in standing}
+        self._acted_on = set(acted_on)
 
     def run(self, tell: Tell, closing: threading.Event) -> None:
         """Ask for ever."""
@@ -102,6 +108,9 @@ class Polling:
                 tell(notice)
         if not whole:
             return
+        for known in self._acted_on - announced.keys():
+            tell(Withdrawn(source=self.name, id=known, by=_successor(known, announced)))
+        self._acted_on.clear()
         for known in list(self._missed):
             self._missed[known] = 0 if known in announced else self._missed[known] + 1
             if self._missed[known] >= LOOKS_WITHOUT:

@@ -164,6 +164,8 @@ _FACTS = {
         ({"cause": "signal", "child_code": -9, "saved_step": 15}, Exit.SAVE_FAILED, "save-failed"),
         ({"outcome": "exception", "child_code": 1}, Exit.FAILED, "failed"),
         ({"child_code": -9}, Exit.FAILED, "failed"),
+        ({"child_code": 0, "saved_step": 15}, Exit.SAVE_FAILED, "save-failed"),
+        ({"child_code": 0}, Exit.FINISHED, "ended"),
         ({"superseded": True, "child_code": 76}, Exit.SUPERSEDED, "superseded"),
         ({"attached": False}, Exit.FINISHED, "finished"),
         ({"attached": False, "child_code": 3}, Exit.FAILED, "failed"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agents import Exec, Machine, wait_until
+from fakes.agents import TRAINER, Exec, Machine, wait_until
 from outlive_agent.emulate.faults import parse_fault
 from outlive_agent.emulate.server import Emulator
 from outlive_agent.exits import Exit
@@ -86,6 +86,39 @@ def test_acted_on_once(machine: Machine) -> None:
         again = _exec(machine, emulator)
         again.wait_line("still announces what was acted on already")
         assert again.process.poll() is None
+
+
+def test_the_next_reclaim_is_news(machine: Machine) -> None:
+    """A second reclaim on one boot is acted on by a second agent, where all reclaims have one id, too."""
+    with Emulator("gcp") as emulator:
+        first = _exec(machine, emulator)
+        first.wait_line("training: step")
+        emulator.stage.announce(5)
+        assert first.exit_code() == Exit.RESUME, first.text
+        emulator.stage.cancel()
+        again = _exec(machine, emulator)
+        again.wait_line("training: step")
+        wait_until(lambda: not _told(machine.directory), what="what is over is forgotten")
+        emulator.stage.announce(5)
+        again.wait_line("reclaim announced by gcp")
+        assert again.exit_code() == Exit.RESUME, again.text
+    assert {life for life, _ in machine.checkpoints()} == {1, 2}
+    assert machine.events(2)[-1]["steps_lost"] == 0
+
+
+def test_hint_before_the_training_attaches(machine: Machine) -> None:
+    """An early save that is asked for while the training still loads is made at its first boundary."""
+    go = machine.directory / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.05; done; exec {' '.join(TRAINER)} --steps 100000"
+    with Emulator("azure") as emulator:
+        emulator.stage.kind = "Freeze"
+        emulator.stage.announce(900)
+        environ = {"OUTLIVE_PROVIDER": "azure", "OUTLIVE_METADATA_ENDPOINT": emulator.url}
+        run = machine.exec(command=["sh", "-c", waits], options=("--every", "1h"), environ=environ)
+        run.wait_line("early save asked for by azure")
+        go.touch()
+        run.wait_line("saved step .*notice")
+        assert run.process.poll() is None
 
 
 def test_not_forgotten_with_a_killed_agent(machine: Machine) -> None:

@@ -38,8 +38,8 @@ class EventLog:
         self._lock = threading.Lock()
         self._next: int | None = None
 
-    def write(self, event: str, **details: Json) -> None:
-        """Record that ``event`` happened now."""
+    def write(self, event: str, **details: Json) -> str:
+        """Record that ``event`` happened now. Returns its key."""
         if _OURS & details.keys():
             raise ValueError(f"an event has these members already: {sorted(_OURS & details.keys())}")
         plain = {
@@ -53,7 +53,7 @@ class EventLog:
                 key = layout.history(self._life.run, self._life.number, sequence=self._next, event=event)
                 self._next += 1
                 if self._placed(key, body):
-                    return
+                    return key
         raise AlreadyExists(f"{key} in {self._store.location} and the numbers before it are taken")
 
     def _placed(self, key: str, body: bytes) -> bool:
