@@ -1,7 +1,9 @@
 """What a save costs the training, how soon it is durable, and how fast a run is back. Run by ``make bench``.
 
-Writes ``build/bench.json`` and prints a table. The peer is ``torch.save`` of the same state to the same disk,
-in the same process, in turn with ours. The agent at rest guards a training that sleeps, on a real S3 server.
+Writes ``build/bench.json`` and prints a table. The peers are ``torch.save`` and torch's ``async_save`` of the
+same state to the same disk, in the same training, in turn with ours: a stop is what the training's thread
+loses, and the whole run says what the copying and the upload beside it cost. The agent at rest guards a
+training that sleeps, on a real S3 server.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from rich.table import Table
 from fakes.servers import s3_server
 
 REST_SECONDS = 30
+WAYS = ("never", "outlive", "torch.save", "async_save")
 
 
 def outlive_exec(store: str, run: str, *command: str) -> list[str]:
@@ -29,34 +32,50 @@ def outlive_exec(store: str, run: str, *command: str) -> list[str]:
     return [*agent, "--every", "10h", "--", sys.executable, *command]
 
 
-def measure(build: Path, megabytes: int, saves: int) -> dict[str, Any]:
-    """One state size: a life that saves, then one that only resumes."""
-    training = str(Path(__file__).with_name("training.py"))
+def life(build: Path, way: str, megabytes: int, saves: int) -> dict[str, Any]:
+    """One training that saves in one way; ours runs under its agent."""
     report = build / "report.json"
-    command = [training, "--megabytes", str(megabytes), "--saves", str(saves), "--report", str(report)]
-    lives = []
-    for _ in range(2):
-        report.unlink(missing_ok=True)
-        with (build / "journal.txt").open("ab") as journal:
-            subprocess.run(
-                outlive_exec(str(build / "store"), "bench", *command),
-                check=True,
-                stdout=journal,
-                stderr=journal,
-            )
-        lives.append(json.loads(report.read_text()))
-    first, second = lives
-    steady = first["stalls"][1:]
-    return {
-        "megabytes": first["bytes"] / 1e6,
-        "saves": len(steady),
-        "first_stall_ms": first["stalls"][0] * 1e3,
-        "stall_ms": statistics.median(steady) * 1e3,
-        "worst_stall_ms": max(steady) * 1e3,
-        "torch_save_ms": statistics.median(first["torch_save"]) * 1e3,
-        "step_without_save_us": first["idle_step"] * 1e6,
+    report.unlink(missing_ok=True)
+    command = [str(Path(__file__).with_name("training.py")), "--way", way, "--report", str(report)]
+    command += ["--megabytes", str(megabytes), "--saves", str(saves)]
+    if way == "outlive":
+        command = outlive_exec(str(build / "store"), "bench", *command)
+    else:
+        command = [sys.executable, *command]
+    with (build / "journal.txt").open("ab") as journal:
+        subprocess.run(command, check=True, stdout=journal, stderr=journal)
+    return dict(json.loads(report.read_text()))
+
+
+def measure(build: Path, megabytes: int, saves: int, rounds: int) -> dict[str, Any]:
+    """One state size: every way in turn, several times over; then a life that only resumes."""
+    lives: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    for _ in range(rounds):
+        shutil.rmtree(build / "store", ignore_errors=True)
+        for way in WAYS:
+            lives[way].append(life(build, way, megabytes, saves))
+    ours = lives["outlive"]
+    second = life(build, "outlive", megabytes, saves)
+    size = ours[0]["bytes"]
+    idle = statistics.median(one["loop_seconds"] for one in lives["never"])
+    case: dict[str, Any] = {
+        "megabytes": size / 1e6,
+        "first_stall_ms": statistics.median(one["stalls"][0] for one in ours) * 1e3,
+        "step_without_save_us": ours[0]["idle_step"] * 1e6,
         "restore_seconds": second["attach_seconds"],
+        "ways": {},
     }
+    for way in WAYS[1:]:
+        steady = sorted(stall for one in lives[way] for stall in one["stalls"][1:])
+        whole = statistics.median(one["loop_seconds"] for one in lives[way])
+        case["ways"][way] = {
+            "stalls": len(steady),
+            "median_ms": statistics.median(steady) * 1e3,
+            "p99_ms": steady[min(len(steady) - 1, len(steady) * 99 // 100)] * 1e3,
+            "median_ms_per_gib": statistics.median(steady) * 1e3 * 2**30 / size,
+            "overhead_percent": (whole / idle - 1) * 100,
+        }
+    return case
 
 
 def agent_at_rest(build: Path) -> dict[str, float]:
@@ -95,16 +114,13 @@ def show(console: Console, cases: list[dict[str, Any]], rest: dict[str, float]) 
     table.add_column("")
     for case in cases:
         table.add_column(f"{case['megabytes']:,.0f} MB", justify="right")
-    rows = {
-        "training stops for a save, median": "stall_ms",
-        "worst": "worst_stall_ms",
-        "first save of a life": "first_stall_ms",
-        "torch.save to the same disk": "torch_save_ms",
-    }
-    for label, key in rows.items():
-        table.add_row(label, *[f"{case[key]:,.0f} ms" for case in cases])
-    ratio = [f"1/{case['torch_save_ms'] / case['stall_ms']:.0f}" for case in cases]
-    table.add_row("stop, as a part of torch.save", *ratio)
+    for way in WAYS[1:]:
+        figures = [case["ways"][way] for case in cases]
+        cells = [f"{one['median_ms']:,.1f} / {one['p99_ms']:,.1f} ms" for one in figures]
+        table.add_row(f"{way}: training stops for a save, median / p99", *cells)
+        cells = [f"{one['overhead_percent']:+.0f} %" for one in figures]
+        table.add_row(f"{way}: a run that saves every 10 steps, against one that never does", *cells)
+    table.add_row("outlive: first save of a life", *[f"{case['first_stall_ms']:,.0f} ms" for case in cases])
     table.add_row("a step without a save", *[f"{case['step_without_save_us']:.1f} µs" for case in cases])
     table.add_row(
         "attach with restore, beyond import", *[f"{case['restore_seconds']:.2f} s" for case in cases]
@@ -118,14 +134,15 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--build", type=Path, default=Path("build"))
     arguments.add_argument("--megabytes", type=int, nargs="*", default=[100, 1000])
-    arguments.add_argument("--saves", type=int, default=12)
+    arguments.add_argument("--saves", type=int, default=9)
+    arguments.add_argument("--rounds", type=int, default=2)
     options = arguments.parse_args()
     cases = []
     build = (options.build / "bench").resolve()
     for megabytes in options.megabytes:
         shutil.rmtree(build, ignore_errors=True)
         build.mkdir(parents=True)
-        cases.append(measure(build, megabytes, options.saves))
+        cases.append(measure(build, megabytes, options.saves, options.rounds))
     rest = agent_at_rest(build)
     (options.build / "bench.json").write_text(json.dumps({"cases": cases, "agent_at_rest": rest}, indent=1))
     show(Console(highlight=False), cases, rest)

@@ -216,6 +216,38 @@ def test_what_changes_after_every_boundary_is_never_copied_beside(agent: AgentDo
     assert steps(agent) == [1, 2]
 
 
+def test_what_rests_is_compared_and_not_copied(agent: AgentDouble, gate: Gate) -> None:
+    """Frozen weights lie in the image since the first save; changed unseen, that is found out."""
+    objects = model_and_adam()
+    base = nn.Linear(300, 300).requires_grad_(False)
+    with outlive.attach(base=base, **vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        wanted = save_hidden(run, gate)
+        assert run._saving._taking is not None
+        assert len(run._saving._taking._compared) == 1
+        descend(objects)
+        settled(agent)
+        assert agent.last.image == wanted
+        gate.open.set()
+        base.weight.data[3, 3] += 1.0
+        save_hidden(run, gate)
+        descend(objects)
+        wanted = image_of(run)
+        run.step()
+        settled(agent)
+        assert agent.last.image == wanted
+        gate.open.set()
+        descend(objects)
+        base.weight.data[3, 3] += 1.0
+        wanted = save_hidden(run, gate)
+        assert run._saving._taking is not None
+        assert not run._saving._taking._compared
+        descend(objects)
+        settled(agent)
+        assert agent.last.image == wanted
+    assert steps(agent) == [1, 2, 4, 5]
+
+
 def test_twice_is_enough(agent: AgentDouble, gate: Gate, capsys: pytest.CaptureFixture[str]) -> None:
     """After two copies that were of no use the training waits for each, and that is said once, with why."""
     objects = model_and_adam()
@@ -264,7 +296,7 @@ def test_a_boundary_without_a_step_lets_the_copy_go(agent: AgentDouble, gate: Ga
         assert len(agent.kept) == 1
         gate.open.set()
         assert run._saving._taking is not None
-        assert run._saving._taking._beside._copied.wait(WAIT_SECONDS)
+        assert run._saving._taking._copying._copied.wait(WAIT_SECONDS)
         run.step()
         settled(agent)
         assert agent.last.packet.step == 2

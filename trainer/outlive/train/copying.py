@@ -4,13 +4,14 @@ Never by torch's own threads: a copy that all of them share waits for the slowes
 takes ten times as long as one thread alone.
 """
 
+import ctypes
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from itertools import islice
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy
 import torch
@@ -29,15 +30,26 @@ _WORTH_HELP_BYTES = 64 * 1024 * 1024
 MOST_HELPERS = 3
 
 
-class Copying:
-    """The copying of tensors on the host. Ends whether or not somebody waits."""
+class _Piece(NamedTuple):
+    bytes: int
+    do: Callable[[], None]
 
-    def __init__(self, moves: Sequence[Move]) -> None:
+
+class Copying:
+    """The copying of tensors on the host, and the comparing of some that should be in the image already."""
+
+    def __init__(self, moves: Sequence[Move], compared: Sequence[Move] = ()) -> None:
         self.nanoseconds = 0
         """From the start to the last byte, once that is copied."""
         self.whole = True
         """Whether no piece has failed so far."""
+        self.unequal: list[int] = []
+        """Which of `compared` turned out to be something else than what lies in the image."""
         self._pieces = deque(_pieces(moves))
+        self._pieces += [
+            _Piece(size_bytes(one[0]), partial(self._compare, i)) for i, one in enumerate(compared)
+        ]
+        self._compared = compared
         self._left = len(self._pieces)
         self._lock = threading.Lock()
         self._copied = threading.Event()
@@ -60,29 +72,33 @@ class Copying:
                 piece = self._pieces.popleft()
             except IndexError:  # another thread was faster
                 return
-            moved = False
+            done = False
             try:
-                move(piece)
-                moved = True
+                piece.do()
+                done = True
             finally:  # nobody may wait for ever for a thread that has failed
-                self._done(moved=moved)
-
-    def _done(self, *, moved: bool) -> None:
-        with self._lock:
-            self.whole = self.whole and moved
-            self._left -= 1
-            if not self._left:
-                self.nanoseconds = time.monotonic_ns() - self._began
-                self._copied.set()
+                self._done(done=done)
 
     def finish(self) -> None:
         """Wait for the last byte, and help: the caller has nothing else to do."""
-        rest = sum(size_bytes(target) for piece in list(self._pieces) for target, _ in piece)
+        rest = sum(piece.bytes for piece in list(self._pieces))
         helpers = min(MOST_HELPERS, (os.cpu_count() or 1) - 2, rest // _WORTH_HELP_BYTES)
         for _ in range(helpers):
             self.start()
         self.work()
         self._copied.wait()
+
+    def _compare(self, i: int) -> None:
+        if not same_bytes(*self._compared[i]):
+            self.unequal.append(i)
+
+    def _done(self, *, done: bool) -> None:
+        with self._lock:
+            self.whole = self.whole and done
+            self._left -= 1
+            if not self._left:
+                self.nanoseconds = time.monotonic_ns() - self._began
+                self._copied.set()
 
 
 def copy(moves: Sequence[Move]) -> None:
@@ -90,13 +106,21 @@ def copy(moves: Sequence[Move]) -> None:
     Copying(moves).finish()
 
 
-def move(piece: Sequence[Move]) -> None:
-    """Copy with this thread alone."""
-    if len(piece) == 1 and _is_large(piece[0]):
-        target, source = piece[0]
-        numpy.copyto(target.numpy(), source.numpy())
-    else:
-        torch._foreach_copy_([target for target, _ in piece], [source for _, source in piece])
+def same_bytes(image: Tensor, source: Tensor) -> bool:
+    """Whether the image holds what the tensor does."""
+    here = source.cpu()
+    if not here.is_contiguous():
+        return torch.equal(image, here)
+    # torch.equal would share this among torch's threads, each of which a busy machine may hold up.
+    return not _memcmp(image.data_ptr(), here.data_ptr(), size_bytes(image))
+
+
+def _move_small(moves: Sequence[Move]) -> None:
+    torch._foreach_copy_([target for target, _ in moves], [source for _, source in moves])
+
+
+def _move_large(target: Tensor, source: Tensor) -> None:
+    numpy.copyto(target.numpy(), source.numpy())
 
 
 def _is_large(one: Move) -> bool:
@@ -104,13 +128,20 @@ def _is_large(one: Move) -> bool:
     return target.numel() >= _SMALL_ELEMENTS and source.device.type == "cpu"
 
 
-def _pieces(moves: Sequence[Move]) -> list[Sequence[Move]]:
+def _pieces(moves: Sequence[Move]) -> list[_Piece]:
     """A large tensor, or a part of it, each; the small ones many at a time."""
-    small = iter([one for one in moves if not _is_large(one)])
-    pieces: list[Sequence[Move]] = []
-    while some := list(islice(small, _PIECE_TENSORS)):
-        pieces.append(some)
-    for target, source in (one for one in moves if _is_large(one)):
+    large = [one for one in moves if _is_large(one)]
+    small = [one for one in moves if not _is_large(one)] if len(large) < len(moves) else []
+    pieces = []
+    for start in range(0, len(small), _PIECE_TENSORS):
+        some = small[start : start + _PIECE_TENSORS]
+        pieces.append(_Piece(sum(size_bytes(target) for target, _ in some), partial(_move_small, some)))
+    for target, source in large:
         rows = max(1, _PIECE_BYTES * len(source) // size_bytes(source))
-        pieces += [[part] for part in zip(torch.split(target, rows), torch.split(source, rows), strict=True)]
+        for into, part in zip(torch.split(target, rows), torch.split(source, rows), strict=True):
+            pieces.append(_Piece(size_bytes(into), partial(_move_large, into, part)))
     return pieces
+
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]

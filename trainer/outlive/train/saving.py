@@ -14,7 +14,7 @@ from outlive.staging.arena import Arena
 from outlive.staging.messages import Committed, Ended, Failed, Outcome, Refused
 from outlive.train.arenas import Arenas
 from outlive.train.boundary import Stand, Want
-from outlive.train.hiding import Hiding
+from outlive.train.hiding import Hiding, Way
 from outlive.train.layout import Layout
 from outlive.train.link import Link, RefusedError
 from outlive.train.parts import uncollected
@@ -108,12 +108,11 @@ class Saving:
                 return
             taking.finish()
             self._taking = None
-            changed = taking.changed()
-            if changed:
-                self._hiding.lost(changed, total=taking.beside)
+            if taking.verdict(self._hiding):
+                self._hand_over(taking)
+            else:
+                self._hiding.again()
                 self.step, self.again = self._before, taking.want
-                return
-            self._hand_over(taking)
 
     def wait_free(self) -> bool:
         """Until the arena is ours, for a last snapshot that has the time."""
@@ -181,17 +180,18 @@ class Saving:
 
     def _begin(self, plan: Plan, want: Want, stand: Stand, *, arena: int, began: int) -> None:
         room = self._arenas.begin(plan.layout, arena)
-        beside = self._hiding.beside(plan, stop=want.stop or want.reason == "finished")
-        taking = Taking(plan, room, want=want, stand=stand, beside=beside, began=began)
+        ways = self._hiding.ways(plan, arena=arena, stop=want.stop or want.reason == "finished")
+        taking = Taking(plan, room, want=want, stand=stand, ways=ways, began=began)
+        taking.versions = self._hiding.versions(plan)
         self._before, self.step = self.step, stand.step
-        if any(beside):
+        if set(ways) <= {Way.AT_ONCE}:
+            self._hand_over(taking)
+        else:
             self._taking = taking
             taking.begin(when_late=self.land)
-            return
-        self._hand_over(taking)
-        self._hiding.taken(plan, taking.moves)
 
     def _hand_over(self, taking: Taking) -> None:
+        self._hiding.taken(taking.plan, taking.moves, arena=taking.room.arena, versions=taking.versions)
         page = self.link.page
         page.copy_ns, page.stall_ns = taking.copy_ns, taking.stall_ns
         try:

@@ -12,6 +12,7 @@ from outlive.train import environment
 from outlive.train.arenas import Room
 from outlive.train.boundary import Stand, Want
 from outlive.train.copying import Copying, copy
+from outlive.train.hiding import Hiding, Way, path
 from outlive.train.snapshot import Plan
 from outlive.train.watch import Watch
 
@@ -23,24 +24,28 @@ Far longer than any one change of a tensor takes, so that none is under way when
 
 
 class Taking:
-    """Copies what must be of the boundary at once, and the tensors that are `beside` in a thread."""
+    """Copies what must be of the boundary at once, and the rest in a thread."""
 
     def __init__(
-        self, plan: Plan, room: Room, *, want: Want, stand: Stand, beside: Sequence[bool], began: int
+        self, plan: Plan, room: Room, *, want: Want, stand: Stand, ways: Sequence[Way], began: int
     ) -> None:
         self.plan, self.room, self.want = plan, room, want
         self._step, self._epoch, self._metrics = stand.step, stand.epoch, _numbers(stand.metrics)
         self.moves = plan.moves(room.windows)
         self.stall_ns = 0
         """What the training has lost by it so far."""
+        self.versions: dict[int, int] = {}
         self._pid = os.getpid()
         self._over = threading.Event()
-        hidden = [i for i, aside in enumerate(beside) if aside]
-        self._paths = [plan.layout.entries[plan.layout.copied[i]].path for i in hidden]
+        self._beside = [i for i, way in enumerate(ways) if way is Way.BESIDE]
+        self._compared = [i for i, way in enumerate(ways) if way is Way.COMPARED]
+        hidden = self._beside + self._compared
         self._watch = Watch([plan.sources[i] for i in hidden], [self.moves[i] for i in hidden])
-        self._beside = Copying([self.moves[i] for i in hidden])
+        self._copying = Copying(
+            [self.moves[i] for i in self._beside], [self.moves[i] for i in self._compared]
+        )
         copying = time.monotonic_ns()
-        copy([move for move, aside in zip(self.moves, beside, strict=True) if not aside])
+        copy([self.moves[i] for i, way in enumerate(ways) if way is Way.AT_ONCE])
         now = time.monotonic_ns()
         self._at_once_ns = now - copying
         self.stall_ns = now - began
@@ -51,14 +56,9 @@ class Taking:
         threading.Thread(target=self._copy_beside, name="outlive-copy", daemon=True).start()
 
     @property
-    def beside(self) -> int:
-        """How many tensors are copied beside the training."""
-        return len(self._paths)
-
-    @property
     def copied(self) -> bool:
         """Whether the last byte is in the image."""
-        return self._beside.copied
+        return self._copying.copied
 
     @property
     def elsewhere(self) -> bool:
@@ -68,21 +68,28 @@ class Taking:
     @property
     def copy_ns(self) -> int:
         """What copying everything took, side by side with the training or not."""
-        return self._at_once_ns + self._beside.nanoseconds
+        return self._at_once_ns + self._copying.nanoseconds
 
     def finish(self) -> None:
         """Wait for the last byte."""
         began = time.monotonic_ns()
-        self._beside.finish()
+        self._copying.finish()
         self._over.set()
         self.stall_ns += time.monotonic_ns() - began
 
-    def changed(self) -> list[str]:
-        """Which tensors may not be in the image as they were at the boundary; all of them, if unsure."""
-        counted = self._watch.counted()
-        if counted:
-            return [self._paths[i] for i in counted]
-        return self._paths if self._watch.exchanged() or not self._beside.whole else []
+    def verdict(self, hiding: Hiding) -> bool:
+        """Whether everything is in the image as it was at the boundary; what is not is told to `hiding`."""
+        hidden = self._beside + self._compared
+        counted = [path(self.plan, hidden[i]) for i in self._watch.counted()]
+        moved = [path(self.plan, self._compared[i]) for i in self._copying.unequal]
+        exchanged = not counted and not moved and (self._watch.exchanged() or not self._copying.whole)
+        if exchanged:
+            hiding.lost([path(self.plan, i) for i in hidden], exchanged=True)
+        elif counted:
+            hiding.lost(counted, exchanged=False)
+        elif moved:
+            hiding.not_resting(moved)
+        return not (exchanged or counted or moved)
 
     def packet(self) -> SnapshotTaken:
         """What the agent is told, once the last byte is copied."""
@@ -104,7 +111,7 @@ class Taking:
         )
 
     def _copy_beside(self) -> None:
-        self._beside.work()
+        self._copying.work()
         if not self._over.wait(LATE_SECONDS):
             self._when_late()
 

@@ -1,13 +1,11 @@
 """Whether tensors that are copied beside the training still are what they were at the boundary."""
 
-import ctypes
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from outlive.train.copying import Move
-from outlive.train.tensors import size_bytes
 
 _SAMPLED_TENSORS = 64
 _SAMPLED_ELEMENTS = 16
@@ -50,22 +48,6 @@ class Watch:
         )
 
 
-def differing(moves: Sequence[Move]) -> list[int]:
-    """Which of the tensors no longer equal their copies, by every byte."""
-    return [i for i, (copy, source) in enumerate(moves) if not _same_bytes(copy, source.cpu())]
-
-
 def _few(tensor: Tensor) -> Tensor:
     flat = tensor.view(-1)
     return flat[:: max(1, len(flat) // _SAMPLED_ELEMENTS)][:_SAMPLED_ELEMENTS]
-
-
-def _same_bytes(one: Tensor, other: Tensor) -> bool:
-    if not other.is_contiguous():
-        return torch.equal(one, other)
-    # torch.equal would share this among torch's threads, each of which a busy machine may hold up.
-    return not _memcmp(one.data_ptr(), other.data_ptr(), size_bytes(one))
-
-
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
