@@ -172,7 +172,7 @@ class Guard:
     def _on_state_ready(self, event: StateReady) -> None:
         if self._life is None:
             raise RuntimeError("a state came before its life was claimed")
-        self._record.restored(event)
+        self._record.restored(event, newest=self._saves.newest)
         if event.held is not None:
             self._saves.measured.restored(event.held.bytes, event.seconds)
         if not self._saves.opened:

@@ -67,7 +67,7 @@ def descriptors(held: Held, *, life: Life, owner: Owner) -> dict[str, int]:
         header["page"] = _name("page", held.page.fd)
         files[_name("page", held.page.fd)] = held.page.fd
     lines = json.dumps(header).encode() + b"\n" + encode(_packet(held)) + b"\n"
-    record = memory.create_final("outlive-state", lines + held.notes.table + held.notes.values)
+    record = memory.create_final("outlive-state", lines, held.notes.table, held.notes.values)
     return {**files, _name(_RECORD, record): record}
 
 

@@ -92,9 +92,10 @@ class Record:
             self.trained = True
         self._phase = "restoring"
 
-    def restored(self, event: StateReady) -> None:
-        """What the trainer resumes from is in memory."""
-        self._phase = "training"
+    def restored(self, event: StateReady, *, newest: Held | None) -> None:
+        """What the trainer resumes from is in memory. ``newest``: what lay there already."""
+        if self._phase != "draining":
+            self._phase = "training"
         held = event.held
         if held is None:
             if self._job.taken_over is None:
@@ -105,7 +106,7 @@ class Record:
             return
         self.reached_step = max(self.reached_step, held.step)
         if event.left:
-            self._left(event, held)
+            self._left(event, held, newest=newest)
             return
         self._resumed_from = (held.life, held.step)
         size = held.bytes + len(held.notes.table) + len(held.notes.values)
@@ -127,15 +128,16 @@ class Record:
             source=held.source,
         )
 
-    def _left(self, event: StateReady, held: Held) -> None:
+    def _left(self, event: StateReady, held: Held, *, newest: Held | None) -> None:
         """A predecessor died, and what it had in memory is there."""
         saved = event.parent is not None and event.parent.step >= held.step
-        then = "saving it now" if held.ours else "to be saved with what follows"
-        self._journal.notice(
-            f"found {step_text(held.step)} in memory, left by the agent that died: "
-            f"{'it is saved' if saved else then}",
-            step=held.step,
-        )
+        then = "saving it now" if held.ours else "the next save takes its place"
+        if newest is not None and newest.step > held.step:
+            then = f"{step_text(newest.step)}, which has come since, is saved instead"
+        if saved:
+            then = "it is saved"
+        text = f"found {step_text(held.step)} in memory, left by the agent that died: {then}"
+        self._journal.notice(text, step=held.step)
         self.history.record("found", step=held.step, saved=saved)
 
     def observe(self, talk: Conversation | None, saves: Saves, end: EndGame) -> None:

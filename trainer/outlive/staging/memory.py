@@ -27,13 +27,14 @@ def create(name: str, size: int) -> int:
     return fd
 
 
-def create_final(name: str, content: bytes) -> int:
-    """A memory file that holds this and can never be changed."""
+def create_final(name: str, *parts: bytes) -> int:
+    """A memory file that holds these, one after the other, and can never be changed."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
     except OSError:
         os.close(fd)
