@@ -40,14 +40,15 @@ def print_report(printer: Printer, subject: Subject, report: Report) -> None:
         ]
     )
     printer.say()
+    if report.not_checked:
+        printer.say(f"Not checked: {', '.join(report.not_checked)}")
     printer.say(verdict(report), style=_STYLES[report.level])
 
 
 def verdict(report: Report) -> str:
     """One line: whether the promise can be kept, and how much was looked at."""
     problems, warnings = report.count("problem"), report.count("warning")
-    missed = f"; not checked: {', '.join(report.not_checked)}" if report.not_checked else ""
-    looked = f"{count_text(len(report.findings), 'check')} in {duration_text(report.seconds)}{missed}"
+    looked = f"{count_text(len(report.findings), 'check')} in {duration_text(report.seconds)}"
     if problems:
         more = f" and {count_text(warnings, 'warning')}" if warnings else ""
         return f"The promise can't be kept yet: {count_text(problems, 'problem')}{more} ({looked})"

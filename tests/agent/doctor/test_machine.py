@@ -6,16 +6,20 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from outlive.objects.credentials import Credentials
+from outlive_agent.cli.doctor_page import print_report
+from outlive_agent.cli.output import Printer
 from outlive_agent.doctor.checkpoint import State
-from outlive_agent.doctor.finding import Finding
+from outlive_agent.doctor.finding import Finding, Report, ok, problem, warning
 from outlive_agent.doctor.keys import keys
 from outlive_agent.doctor.limits import disk
 from outlive_agent.doctor.memory import look_at_memory, memory, shared_memory
 from outlive_agent.doctor.place import place
 from outlive_agent.doctor.software import software
-from outlive_agent.settings.values import StoreSettings
+from outlive_agent.doctor.subject import Subject
+from outlive_agent.settings.values import Config, StoreSettings
 
 GIB = 1 << 30
 BIG = State(whole_bytes=14 * GIB, sent_bytes=14 * GIB, source="a test")
@@ -205,3 +209,23 @@ def test_where_the_store_is(
     mounts.write_text("disk / ext4 rw 0 0\nserver:/x /mnt/nfs nfs4 rw 0 0\ntmpfs /mnt/shm tmpfs rw 0 0\n")
     found: Finding = place(StoreSettings(location=location, **settings), mounts=mounts)  # type: ignore[arg-type]
     assert (found.level, seen in found.seen) == (level, True)
+
+
+def test_the_page_keeps_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """At 80 columns no line is longer, however long a finding is; levels stand in one column."""
+    long = "a word and another one " * 12
+    findings = [
+        ok("store", "short"),
+        warning("shared-memory", long, change=long),
+        problem("last-save", "x" * 300, change="y"),
+    ]
+    report = Report(findings=findings, not_checked=["upload"], seconds=1.0)
+    subject = Subject(config=Config(run="gpt", store=StoreSettings(location="/x")), run="gpt")
+    print_report(Printer(_console=Console(width=80, highlight=False, markup=False)), subject, report)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "this machine, run gpt in /x"
+    assert max(len(line) for line in lines) <= 80
+    told = [line.split()[0] for line in lines[1:-2] if line and not line.startswith(" ")]
+    assert told == ["ok", "warning", "problem"]
+    assert lines[-2] == "Not checked: upload"
+    assert lines[-1] == "The promise can't be kept yet: 1 problem and 1 warning (3 checks in 1.0 s)"
