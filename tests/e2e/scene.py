@@ -260,8 +260,8 @@ def _opened(bucket: Bucket) -> ObjectStore:
 
 
 def _outlive(*arguments: str, environ: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    plain = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    kept = {name: os.environ[name] for name in ("HOME", "PATH", "PYTHONPATH") if name in os.environ}
     command = [sys.executable, "-m", "outlive_agent", *arguments]
     return subprocess.run(
-        command, env={**plain, **environ}, capture_output=True, text=True, timeout=120, check=False
+        command, env={**kept, **environ}, capture_output=True, text=True, timeout=120, check=False
     )
