@@ -14,7 +14,7 @@ from outlive.errors import AlreadyExists, Damaged, NotFound, StoreError
 from outlive.objects.interface import Body, Limits, ObjectInfo, ObjectStore
 from outlive.objects.keys import check_key, check_prefix
 from outlive.objects.local_errors import NO_FILE, kind_of, no_directory, not_a_directory, translated
-from outlive.objects.local_walk import walk
+from outlive.objects.local_walk import is_document, walk
 
 _SCRAPS = ".outlive-tmp"
 """Where files are written before they get their name. On the same file system, and no key reaches into it."""
@@ -207,6 +207,8 @@ class LocalStore:
                 raise
             try:
                 status = os.fstat(file)
+                if stat.S_ISDIR(status.st_mode) and not is_document(key):
+                    raise NotFound(f"{self.location}: {key} is a folder of keys")
                 if not stat.S_ISREG(status.st_mode):
                     raise Damaged(f"{self.location}: {key} is {kind_of(path)} and no file")
                 yield file, status.st_size

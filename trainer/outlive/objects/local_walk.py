@@ -8,8 +8,14 @@ from pathlib import Path
 from outlive.objects.interface import ObjectInfo
 from outlive.objects.keys import unprintable
 
-_DOCUMENT = ".json"
-"""What is called like a document and is none (a link, a pipe, a directory) is listed: reading it tells."""
+
+def is_document(key: str) -> bool:
+    """Whether whatever stands there is listed as an object, be it a link, a pipe or a directory.
+
+    A folder of keys is no object; one that is called like a document stands where one should be, and who
+    reads it must hear so.
+    """
+    return "/" in key and key.endswith(".json")
 
 
 def walk(root: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
@@ -43,7 +49,7 @@ def _sorted_keys(directory: Path, head: str) -> list[str]:
                     continue  # no key is called that
                 if entry.is_dir(follow_symlinks=False):
                     keys.append(f"{head}{entry.name}/")
-                if entry.is_file(follow_symlinks=False) or (head and entry.name.endswith(_DOCUMENT)):
+                if entry.is_file(follow_symlinks=False) or is_document(head + entry.name):
                     keys.append(head + entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return []
