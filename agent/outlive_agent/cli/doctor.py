@@ -84,8 +84,8 @@ def _parser() -> VerbParser:
     parser = VerbParser(
         "doctor",
         "Say before money is spent whether this machine, bucket and job can keep the promise. Sends up to\n"
-        "256 MB to the store and reads it back, in a corner of its own that is empty again afterwards.\n"
-        "Exit code 0: it can be kept, perhaps with warnings; 1: it can't; 78: a setting is wrong.",
+        "256 MB to the store and reads it back, in a corner of its own that is empty again afterwards.",
+        codes={Exit.FINISHED: "it can be kept, perhaps with warnings", Exit.FAILED: "it can't be kept"},
         examples=[
             ("outlive doctor", "this machine, with its configuration"),
             ("outlive doctor --run gpt --store s3://my-bucket/runs", "and this bucket"),

@@ -53,10 +53,18 @@ def _parser(providers: Sequence[str]) -> VerbParser:
     )
     parser.add_argument("provider", choices=providers, metavar="PROVIDER", help=", ".join(providers))
     parser.add_argument(
-        "--notice-in", type=_span, default=timedelta(seconds=30), metavar="DURATION", help="30s"
+        "--notice-in",
+        type=_span,
+        default=timedelta(seconds=30),
+        metavar="DURATION",
+        help="until it announces: 30s",
     )
     parser.add_argument(
-        "--window", type=_span, default=timedelta(seconds=120), metavar="DURATION", help="120s"
+        "--window",
+        type=_span,
+        default=timedelta(seconds=120),
+        metavar="DURATION",
+        help="until the end: 120s",
     )
     parser.add_argument(
         "--then", choices=("end", "cancel", "stay", "again"), default="end", help="what follows the window"
@@ -71,7 +79,7 @@ def _parser(providers: Sequence[str]) -> VerbParser:
         default=[],
         help="503, 401-once, hang:3, token-reset, garbage ...",
     )
-    parser.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="127.0.0.1")
+    parser.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="where it listens: 127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="any that is free")
     return parser
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from outlive_agent import status
 from outlive_agent.cli.output import Printer, emit_json
-from outlive_agent.cli.parser import VerbParser, add_json, add_store_options
+from outlive_agent.cli.parser import VerbParser, add_json, add_run, add_store_options
 from outlive_agent.cli.status_page import print_status, status_json
 from outlive_agent.exits import Exit
 from outlive_agent.units import duration_text, iso_text, parse_duration
@@ -23,7 +23,8 @@ def status_main(argv: Sequence[str]) -> int:
     """``outlive status``: what every agent that this user can see is doing."""
     parser = VerbParser(
         "status",
-        "What the agents on this machine are doing. Says so if there is none; that is no error.",
+        "What the agents on this machine are doing (an agent is the process that saves a training), and\n"
+        "where one was killed. Says so if there is none; that is no error.",
         examples=[("outlive status", "all of them"), ("outlive status gpt --json", "one run, for a program")],
     )
     from outlive_agent.cli.target import run_name
@@ -97,15 +98,13 @@ def _reclaim_parser() -> VerbParser:
     parser = VerbParser(
         "reclaim",
         "Tell a run, from anywhere, that its machine will be taken away. It trains on as long as is safe,\n"
-        "saves, and stops. Only its present life is meant: the next machine goes on from there.",
+        "saves, and stops. Only the machine that has the run now is meant: the next one goes on from there.",
         examples=[
             ("outlive reclaim gpt --in 2h", "the provider's mail says: in two hours"),
             ("outlive reclaim gpt --in now", "save and stop at the next step"),
         ],
     )
-    from outlive_agent.cli.target import run_name
-
-    parser.add_argument("run", type=run_name, metavar="RUN")
+    add_run(parser)
     parser.add_argument(
         "--in", type=_within, required=True, dest="within", metavar="DURATION", help="30s, 5 min, 2h or now"
     )

@@ -3,24 +3,47 @@
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 from outlive_agent.exits import Exit
 
 _PLACES = "default: $OUTLIVE_STORE, else the store in the configuration file, else ~/.local/share/outlive"
 
+CODES: Mapping[int, str] = {
+    Exit.FINISHED: "done",
+    Exit.FAILED: "it could not be done, and the error says why",
+    Exit.USAGE: "the command line is wrong",
+    Exit.CONFIG: "a setting is wrong: trying again will not help",
+}
+"""What every verb exits with."""
+_WIDTH = 80
+
 
 class VerbParser(argparse.ArgumentParser):
-    """The arguments of one verb. ``examples`` are pairs of a command line and what it does."""
+    """The arguments of one verb. ``examples`` are pairs of a command line and what it does.
 
-    def __init__(self, verb: str, summary: str, *, examples: Sequence[tuple[str, str]] = ()) -> None:
-        width = max((len(line) for line, _ in examples), default=0)
-        shown = "\n".join(f"  {line:<{width}}  {purpose}".rstrip() for line, purpose in examples)
+    ``codes`` says what a number means that this verb exits with, where it means more than ``CODES`` say.
+    """
+
+    def __init__(
+        self,
+        verb: str,
+        summary: str,
+        *,
+        examples: Sequence[tuple[str, str]] = (),
+        codes: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        told = sorted({**CODES, **codes}.items())
+        shown = _columns("exit codes", [(str(int(code)), meaning) for code, meaning in told])
+        if examples:
+            shown += "\n\n" + _columns("examples", examples)
         super().__init__(
             prog=f"outlive {verb}",
-            description=summary,
-            epilog=f"examples:\n{shown}" if shown else None,
+            description=textwrap.fill(" ".join(summary.split()), _WIDTH),
+            epilog=shown,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
@@ -32,6 +55,23 @@ class VerbParser(argparse.ArgumentParser):
         hint = f"{near[0]}, or {self.prog} --help" if near and message != unknown else f"{self.prog} --help"
         print(f"Error: {message}\nTry:   {hint}", file=sys.stderr)
         raise SystemExit(Exit.USAGE)
+
+
+def _columns(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Two columns; where that is wider than a terminal, what is on the right goes below."""
+    width = max(len(left) for left, _ in rows)
+    if max(width + len(right) for _, right in rows) + 4 <= _WIDTH:
+        lines = [f"  {left:<{width}}  {right}".rstrip() for left, right in rows]
+    else:
+        lines = [line for left, right in rows for line in (f"  {left}", f"      {right}") if line.strip()]
+    return "\n".join([f"{title}:", *lines])
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The run that the verb is about."""
+    from outlive_agent.cli.target import run_name  # late: --help needs nothing that knows the store
+
+    parser.add_argument("run", type=run_name, metavar="RUN", help="its name, as 'outlive ls' shows it")
 
 
 def add_store_options(parser: argparse.ArgumentParser) -> None:

@@ -95,6 +95,7 @@ def _parser() -> VerbParser:
         "command three times for a while: once untouched, once until it is reclaimed at a random moment as\n"
         "your provider would, once resumed; and compares every step, bit for bit. Your run and your bucket\n"
         "are never touched. The command runs here: what it writes itself, such as logs, it writes each time.",
+        codes={Exit.FINISHED: "equal, bit for bit", Exit.FAILED: "they differ, or it could not be done"},
         examples=[
             ("outlive rehearse -- python train.py", "60 steps, or two minutes of them"),
             ("outlive rehearse --steps 500 --provider aws -- python train.py", "as a spot machine of AWS"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outlive.errors import ConfigError, NoBucket
 from outlive_agent.cli.output import Printer, count_text, emit_json
-from outlive_agent.cli.parser import VerbParser, add_store_options
+from outlive_agent.cli.parser import VerbParser, add_run, add_store_options
 from outlive_agent.exits import Exit
 
 if TYPE_CHECKING:
@@ -75,15 +75,15 @@ def history_main(argv: Sequence[str]) -> int:
     """``outlive history``: the lives of a run, and what happened in them."""
     parser = VerbParser(
         "history",
-        "What became of a run, life by life: where each resumed, how it ended, what was lost.",
+        "What became of a run, life by life (a life is one machine's turn): where it resumed, how it\n"
+        "ended, why it failed, what was lost.",
         examples=[
             ("outlive history gpt", "a line a life"),
             ("outlive history gpt --events", "and everything that happened, with the decisions"),
+            ("outlive history gpt --clock", "and how long each change of machines took"),
         ],
     )
-    from outlive_agent.cli.target import run_name
-
-    parser.add_argument("run", type=run_name, metavar="RUN")
+    add_run(parser)
     parser.add_argument("--events", action="store_true", help="tell what happened in each life")
     parser.add_argument("--clock", action="store_true", help="tell what each change of machines took")
     add_store_options(parser)

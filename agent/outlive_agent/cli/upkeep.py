@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from outlive_agent.cli.output import Printer, count_text, emit_json
-from outlive_agent.cli.parser import VerbParser, add_store_options
+from outlive_agent.cli.parser import VerbParser, add_run, add_store_options
 from outlive_agent.exits import Exit
 from outlive_agent.units import bytes_text, duration_text
 
@@ -21,7 +21,8 @@ def verify_main(argv: Sequence[str]) -> int:
     """``outlive verify``: read and check every byte of a checkpoint."""
     parser = VerbParser(
         "verify",
-        "Read every byte of a checkpoint and compare it with the manifest. Exit code 1 if anything is wrong.",
+        "Read every byte of a checkpoint and compare it with the manifest, which says what was saved.",
+        codes={Exit.FINISHED: "the checkpoint is whole", Exit.FAILED: "it is damaged, or could not be read"},
         examples=[
             ("outlive verify gpt", "the newest one"),
             ("outlive verify gpt@1200", "the one of step 1200"),
@@ -76,17 +77,16 @@ def prune_main(argv: Sequence[str]) -> int:
 def _prune_parser() -> VerbParser:
     parser = VerbParser(
         "prune",
-        "Remove checkpoints that need not stay, and chunks that nothing names any more. Without --yes\n"
-        "nothing is touched. What a life at work may need stays; chunks go a day after their checkpoints.",
+        "Remove checkpoints that need not stay, and chunks (their data) that none of them names any more.\n"
+        "Without --yes nothing is touched. What a machine that trains now may need stays; chunks go a day\n"
+        "after their checkpoints.",
         examples=[
             ("outlive prune gpt", "show what would go if the last 3 were kept"),
             ("outlive prune gpt --last 1 --best loss", "keep the newest and the best"),
             ("outlive prune gpt --every '1000 steps' --yes", "keep one in a thousand steps too; do it"),
         ],
     )
-    from outlive_agent.cli.target import run_name
-
-    parser.add_argument("run", type=run_name, metavar="RUN")
+    add_run(parser)
     parser.add_argument("--yes", action="store_true", help="remove it")
     keep = parser.add_argument_group("what stays")
     keep.add_argument("--last", type=_count, default=3, metavar="COUNT", help="so many of the newest: 3")

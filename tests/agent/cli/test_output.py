@@ -13,9 +13,10 @@ import pytest
 from fakes.checkpoints import begin, snapshot
 from fakes.commands import Cli
 from outlive.objects.interface import ObjectStore
+from outlive_agent import __main__
 from outlive_agent.cli.output import Column, _fitting, _shortened, printable
 
-VERBS = ["ls", "show", "history", "verify", "prune", "status", "reclaim", "exec"]
+VERBS = [*__main__.VERBS]
 
 
 def on_terminal(width: int, *arguments: str, **environ: str) -> str:
@@ -41,16 +42,19 @@ def on_terminal(width: int, *arguments: str, **environ: str) -> str:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_examples(cli: Cli, verb: str) -> None:
-    """--help explains and shows command lines to copy, all of them of this verb."""
+def test_every_verb_has_help_with_examples(cli: Cli, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--help explains and shows command lines to copy, most of them of this verb, and every exit code."""
     said = cli(verb, "--help")
     assert said.code == 0
-    examples = said.out.split("examples:\n")[1].splitlines()
-    assert len(examples) >= 2
-    assert all(line.startswith(f"  outlive {verb}") for line in examples)
+    codes, examples = (
+        part.splitlines() for part in said.out.split("exit codes:\n")[1].split("\n\nexamples:\n")
+    )
+    assert {"0", "1", "2", "78"} <= {line.split()[0] for line in codes}
+    assert examples[0].startswith(f"  outlive {verb}")
+    assert max(len(line) for line in said.out.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "user-data"])
 def test_help_costs_nothing(verb: str) -> None:
     """Help is answered without loading what talks to stores, terminals and files."""
     check = (
