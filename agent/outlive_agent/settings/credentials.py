@@ -69,7 +69,11 @@ def _from_environment(names: tuple[str, ...], environ: Mapping[str, str]) -> Cre
 def _behind(credential: str) -> Path:
     """The file behind a credential: what root reads at a shell, where systemd hands over nothing."""
     path = LOADED_FROM / credential
-    if not path.exists():
+    try:
+        there = path.exists()
+    except PermissionError:
+        there = True  # and refused when it is opened
+    if not there:
         raise ConfigError(
             f"store.credentials.systemd: {credential} can't be read, since systemd started no unit here, "
             f"and {path} is not there",
