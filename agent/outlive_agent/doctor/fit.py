@@ -35,15 +35,16 @@ class Speeds:
     upload: float
 
 
-def save_seconds(state: State, speeds: Speeds) -> float:
+def save_seconds(state: State, speeds: Speeds, *, margin: float = MARGIN) -> float:
     """From the word to a checkpoint, with a margin: the step under way, the copy, the upload."""
-    return MARGIN * (state.whole_bytes / speeds.copy + state.sent_bytes / speeds.upload) + overhead(state)
+    moved = state.whole_bytes / speeds.copy + state.sent_bytes / speeds.upload
+    return margin * moved + overhead(state, margin=margin)
 
 
-def overhead(state: State | None) -> float:
+def overhead(state: State | None, *, margin: float = MARGIN) -> float:
     """What a save takes whatever its size."""
     step = DEFAULT_STEP_SECONDS if state is None else state.step_seconds or DEFAULT_STEP_SECONDS
-    return MARGIN * step + FIXED_SECONDS
+    return margin * step + FIXED_SECONDS
 
 
 def largest(window: Window, speeds: Speeds) -> float:
@@ -82,10 +83,12 @@ def last_save(state: State | None, speeds: Speeds, window: Window | None, *, eve
         * state.sent_bytes
         / max(1.0, window.seconds - overhead(state) - MARGIN * state.whole_bytes / speeds.copy)
     )
+    bare = save_seconds(state, speeds, margin=1.0)
+    whether = "it would not fit," if bare > window.seconds else "it fits only if nothing goes slower; else"
     faster = f"; or {rate_text(wanted)} of upload: a bucket nearer, another machine"
     return warning(
         "last-save",
-        f"{seen}; {gives}: it would not fit, {_lost(state, speeds, every)}",
+        f"{seen}; {gives}: {whether} {_lost(state, speeds, every)}",
         change=_save_often(state, speeds, every) + (faster if wanted < FASTEST else ""),
         **figures,
     )
