@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from train.agent_double import AgentDouble
+from train.hidden import Gate
 
 
 @pytest.fixture
@@ -18,3 +19,10 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentDouble]:
         monkeypatch.delenv("WORLD_SIZE", raising=False)
         with AgentDouble(path) as double:
             yield double
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.open.set()

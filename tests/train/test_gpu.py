@@ -7,8 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import outlive
 from train.agent_double import AgentDouble
+from train.hidden import Gate, save_hidden, tried
 from train.lives import backward, exact
+from train.steps import settled
 
 pytestmark = [
     pytest.mark.gpu,
@@ -50,3 +53,25 @@ def test_random_states_of_devices(agent: AgentDouble) -> None:
         return float(torch.rand((), device="cuda"))
 
     exact(agent, lambda: SimpleNamespace(model=nn.Linear(1, 1).cuda()), draw)
+
+
+def test_a_copy_beside_the_next_step(agent: AgentDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a stream of its own, from a training on another one, the image is of its boundary."""
+    gate = Gate(monkeypatch)
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+        model = nn.Sequential(nn.Linear(8, 300), nn.BatchNorm1d(300), nn.Linear(300, 1)).cuda()
+        objects = SimpleNamespace(model=model, optimizer=torch.optim.Adam(model.parameters()))
+
+        def train() -> None:
+            objects.optimizer.zero_grad()
+            backward(model(torch.randn(16, 8, device="cuda")).square().mean())
+            objects.optimizer.step()
+
+        with outlive.attach(**vars(objects)) as run:
+            tried(agent, run, train)
+            wanted = save_hidden(run, gate)
+            assert run._saving._taking is not None
+            gate.open.set()
+            train()
+            settled(agent)
+            assert agent.last.image == wanted

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from outlive.staging.arena import Arena, notes_to_fd
 from outlive.staging.messages import ArenaOffer, SnapshotTaken
+from outlive.train.devices import pin, unpin
 from outlive.train.layout import Layout
 from outlive.train.link import Link
 
@@ -35,6 +36,8 @@ class Arenas:
         self._sent = {MAIN: 0, SPARE: 0}
         self._windows: dict[int, tuple[Layout, list[Tensor]]] = {}
         self._cleared: dict[int, Layout] = {}
+        self._touching: threading.Thread | None = None
+        self._pinned = 0
 
     def free(self, *, stop: bool) -> int | None:
         """An arena that is the trainer's now. Only a snapshot that may not wait gets the spare one."""
@@ -48,7 +51,8 @@ class Arenas:
         if self.free(stop=False) is None:
             return
         self._windows_for(layout, MAIN)
-        threading.Thread(target=self._arenas[MAIN].prefault, name="outlive-prefault", daemon=True).start()
+        self._touching = threading.Thread(target=self._touch, name="outlive-prefault", daemon=True)
+        self._touching.start()
 
     def begin(self, layout: Layout, arena: int) -> Room:
         """Room for the next snapshot; what the arena held is lost. ``EOFError`` if the agent has gone."""
@@ -78,11 +82,23 @@ class Arenas:
             link.send(ArenaOffer(arena=number, bytes=arena.bytes), arena.fd)
 
     def close(self) -> None:
+        self._unpin()
         self._windows.clear()
         self._cleared.clear()
         for arena in self._arenas.values():
             arena.close()
         self._arenas.clear()
+
+    def _touch(self) -> None:
+        arena = self._arenas[MAIN]
+        arena.prefault()
+        self._pinned = pin(arena)
+
+    def _unpin(self) -> None:
+        if self._touching is not None:
+            self._touching.join()
+        unpin(self._pinned)
+        self._touching, self._pinned = None, 0
 
     def _windows_for(self, layout: Layout, arena: int) -> list[Tensor]:
         known = self._windows.get(arena)
@@ -94,6 +110,7 @@ class Arenas:
             fresh = Arena.create(layout.size)
             self._link.send(ArenaOffer(arena=arena, bytes=fresh.bytes), fresh.fd)
             if memory is not None:
+                self._unpin()
                 memory.close()
             memory = self._arenas[arena] = fresh
         windows = layout.windows(memory.view)

@@ -17,6 +17,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from outlive.train.devices import Moments
 from outlive.train.tensors import size_bytes
 
 Move: TypeAlias = tuple[Tensor, Tensor]
@@ -120,19 +121,24 @@ def _move_small(moves: Sequence[Move]) -> None:
 
 
 def _move_large(target: Tensor, source: Tensor) -> None:
-    numpy.copyto(target.numpy(), source.numpy())
+    numpy.copyto(target.numpy(), source.cpu().numpy())
 
 
 def _is_large(one: Move) -> bool:
-    target, source = one
-    return target.numel() >= _SMALL_ELEMENTS and source.device.type == "cpu"
+    return one[0].numel() >= _SMALL_ELEMENTS
 
 
 def _pieces(moves: Sequence[Move]) -> list[_Piece]:
     """A large tensor, or a part of it, each; the small ones many at a time."""
+    pieces = []
+    for device in {source.device for _, source in moves if source.is_cuda}:
+        there = [one for one in moves if one[1].device == device]
+        size = sum(size_bytes(target) for target, _ in there)
+        pieces.append(_Piece(size, partial(Moments(source for _, source in there).copy, there)))
+    if pieces:
+        moves = [one for one in moves if not one[1].is_cuda]
     large = [one for one in moves if _is_large(one)]
     small = [one for one in moves if not _is_large(one)] if len(large) < len(moves) else []
-    pieces = []
     for start in range(0, len(small), _PIECE_TENSORS):
         some = small[start : start + _PIECE_TENSORS]
         pieces.append(_Piece(sum(size_bytes(target) for target, _ in some), partial(_move_small, some)))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from outlive.train.copying import Move, same_bytes
+from outlive.train.devices import KINDS
 from outlive.train.layout import Layout
 from outlive.train.snapshot import Plan
 
@@ -58,7 +59,7 @@ class Hiding:
         return {
             i: plan.sources[i]._version
             for i, steady in enumerate(plan.steady)
-            if not steady and _bytes(plan, i) >= _RESTING_BYTES
+            if not steady and _bytes(plan, i) >= _RESTING_BYTES and plan.sources[i].device.type == "cpu"
         }
 
     def taken(self, plan: Plan, moves: Sequence[Move], *, arena: int, versions: dict[int, int]) -> None:
@@ -101,7 +102,7 @@ class Hiding:
         self._once = True
 
     def _steady(self, plan: Plan) -> list[int]:
-        steady = [i for i, aside in enumerate(plan.steady) if aside]
+        steady = [i for i, aside in enumerate(plan.steady) if aside and plan.sources[i].device.type in KINDS]
         if self._restless:
             steady = [i for i in steady if path(plan, i) not in self._restless]
         return steady
