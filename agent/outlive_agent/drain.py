@@ -60,18 +60,18 @@ class Drain:
         self._hurried_until = now + HURRIED_SECONDS
         return True
 
-    def until(self, deadline: float | None) -> float:
-        """When the wait ends, if nothing moves from now on."""
+    def until(self, deadline: float | None, *, hard: bool = False) -> float:
+        """When the wait ends, if nothing moves from now on. ``hard``: the deadline is that of a SIGKILL."""
         end = max(self._began_at, self._moved_at) + STALLED_SECONDS
         if deadline is not None:
             end = deadline - RESERVE_SECONDS
-            if self._moved_at > self._began_at:
-                end = max(end, self._moved_at + LATE_SECONDS)
+            if self._moved_at > self._began_at or not hard:  # a notice's may be long over, and we live
+                end = max(end, max(self._began_at, self._moved_at) + LATE_SECONDS)
         return end if self._hurried_until is None else min(end, self._hurried_until)
 
-    def why(self, now: float, deadline: float | None) -> str:
+    def why(self, now: float, deadline: float | None, *, hard: bool = False) -> str:
         """Why it is over, or nothing as long as it isn't."""
-        if now < self.until(deadline):
+        if now < self.until(deadline, hard=hard):
             return ""
         if self._hurried_until is not None and now >= self._hurried_until:
             return "no more time is left"

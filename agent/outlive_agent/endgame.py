@@ -45,6 +45,11 @@ class EndGame:
         return min((at for at in self._deadlines.values() if at is not None), default=None)
 
     @property
+    def hard(self) -> bool:
+        """Whether the earliest deadline is that of a SIGKILL."""
+        return self.deadline is not None and self._deadlines.get(SIGNAL) == self.deadline
+
+    @property
     def stop_at(self) -> float | None:
         """A stop is planned for then, and the trainer trains on until then."""
         return None if self.plan is None or self.stopping else self.plan.stop_at

@@ -73,7 +73,9 @@ class Ending:
 
     def next_at(self) -> float | None:
         """When something is due next."""
-        return self._drain.until(self._game.deadline) if self._draining else self._game.next_at()
+        if not self._draining:
+            return self._game.next_at()
+        return self._drain.until(self._game.deadline, hard=self._game.hard)
 
     def waits(self, now: float) -> bool:
         """Nobody trains any more. Whether the last save is still waited for."""
@@ -84,7 +86,7 @@ class Ending:
         if not self._saves.rescue(now):
             return False
         self._record.draining(self._saves)
-        why = self._drain.why(now, self._game.deadline)
+        why = self._drain.why(now, self._game.deadline, hard=self._game.hard)
         if why:
             self._give_up(why)
         return not why

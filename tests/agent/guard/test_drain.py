@@ -30,11 +30,21 @@ def test_patience_with_a_deadline() -> None:
     """A known deadline is used to its end, and passed only while bytes move."""
     drain = Drain()
     drain.begin(0)
-    assert drain.why(1000, 2000) == ""
-    assert drain.why(1998, 2000) == "the time that was announced is over"
+    for hard in (True, False):
+        assert drain.why(1000, 2000, hard=hard) == ""
+        assert drain.why(1998, 2000, hard=hard) == "the time that was announced is over"
     drain.observe((1, 10), 1998)
     assert drain.why(2002, 2000) == ""
     assert drain.why(2003, 2000) != ""
+
+
+def test_deadline_that_is_over() -> None:
+    """A save that begins after its deadline is tried for a moment, unless a SIGKILL is certain."""
+    drain = Drain()
+    drain.begin(100)
+    assert drain.why(104, 90) == ""
+    assert drain.why(105, 90) != ""
+    assert drain.why(100, 90, hard=True) != ""
 
 
 def test_second_signal_shortens() -> None:
