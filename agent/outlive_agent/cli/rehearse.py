@@ -4,6 +4,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,8 @@ def rehearse_main(argv: Sequence[str]) -> int:
     if shutil.which(command[0]) is None:
         raise ConfigError(f"there is no program {command[0]!r}", hint="check the command after '--'")
     wanted = _wanted(options, config)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # end like Ctrl-C: legs and directory go with us
     with _scratch(options.scratch) as directory:
         site = Site(directory=directory, run=config.run, command=command)
         page = Page(Printer(), site, wanted, quiet=options.json)

@@ -31,23 +31,31 @@ class Rehearse:
         python = [sys.executable, "-S", warm.__file__, "run", str(self.socket)]
         return [*python, str(DISEASES), disease]
 
+    def start(
+        self, *options: str, command: "list[str]", environ: "dict[str, str] | None" = None
+    ) -> "subprocess.Popen[str]":
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
+        here = {
+            "HOME": str(self.directory),
+            "XDG_RUNTIME_DIR": str(self.directory),
+            "TMPDIR": str(self.directory),
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "outlive_agent", "rehearse", *options, "--", *command],
+            env={**clean, **here, **(environ or {})},
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def run(
         self, *options: str, command: "list[str]", environ: "dict[str, str] | None" = None
     ) -> "subprocess.CompletedProcess[str]":
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
-        return subprocess.run(
-            [sys.executable, "-m", "outlive_agent", "rehearse", *options, "--", *command],
-            env={
-                **clean,
-                "HOME": str(self.directory),
-                "XDG_RUNTIME_DIR": str(self.directory),
-                **(environ or {}),
-            },
-            cwd=self.directory,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        with self.start(*options, command=command, environ=environ) as running:
+            out, err = running.communicate()
+        return subprocess.CompletedProcess(running.args, running.returncode, out, err)
 
     def json(self, disease: str, *options: str) -> "dict[str, Any]":
         """What came out, for programs."""
@@ -57,6 +65,14 @@ class Rehearse:
         outcome: dict[str, Any] = json.loads(done.stdout)
         assert done.returncode == (0 if outcome["equal"] else 1)
         return outcome
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="session")

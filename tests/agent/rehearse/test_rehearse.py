@@ -1,14 +1,16 @@
 """``outlive rehearse``: trainings that are well, taken away in every way; and what can't be rehearsed."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from fakes.agents import descendants, wait_until
 from outlive_agent.exits import Exit
 
-from .conftest import DISEASES, Rehearse
+from .conftest import DISEASES, Rehearse, alive
 
 
 def test_exact_training_is_proved_equal(rehearse: Rehearse) -> None:
@@ -67,6 +69,22 @@ def test_command_that_never_trains(rehearse: Rehearse) -> None:
     assert done.returncode == Exit.FAILED
     assert "before its first step" in done.stderr
     assert "hello" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_interrupted(rehearse: Rehearse, number: signal.Signals) -> None:
+    """Whoever ends a rehearsal ends its legs; only a SIGKILL leaves the directory behind."""
+    with rehearse.start("--provider", "none", command=["sleep", "1000"]) as rehearsal:
+        try:
+            wait_until(lambda: len(list(descendants(rehearsal.pid))) == 2, what="agent and command run")
+            started = list(descendants(rehearsal.pid))
+        finally:
+            rehearsal.send_signal(number)
+        code = rehearsal.wait()
+    wait_until(lambda: not any(map(alive, started)), what="agent and command are gone")
+    assert code == (-9 if number == signal.SIGKILL else 130)
+    left = list(rehearse.directory.glob("outlive-rehearsal-*"))
+    assert len(left) == (number == signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import outlive
 from outlive.staging.rehearsal import digest, shown
 from outlive.train import generators
 from outlive.train.tensors import bits, obstacle
+from outlive.train.tracked import is_tracked
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of all tensors that are looked at each time."""
@@ -52,8 +53,14 @@ class Around:
         for where, names in spaces.values():
             for name, value in list(names.items())[:_NAMES]:
                 if not name.startswith("__"):
-                    self._variable(f"{name} in {where}" if where else name, value, found)
+                    self._guarded(f"{name} in {where}" if where else name, value, found)
         return found
+
+    def _guarded(self, name: str, value: Any, found: dict[str, str]) -> None:
+        try:
+            self._variable(name, value, found)
+        except Exception:  # whatever an object of the script's raises when it is looked at: it is passed over
+            return
 
     def _variable(self, name: str, value: Any, found: dict[str, str]) -> None:
         if type(value).__module__.startswith("outlive."):
@@ -80,7 +87,7 @@ class Around:
             return f"generator {shown(str(generators.capture(value)))}"
         if isinstance(value, list | tuple) and all(isinstance(v, _NUMBERS) for v in value[:_ITEMS]):
             return f"{len(value)} items {shown(repr(value[-_ITEMS:]))}"
-        if not isinstance(value, _HANDLED) and callable(getattr(value, "state_dict", None)):
+        if not isinstance(value, _HANDLED) and is_tracked(value):
             return self._object(value)
         return None
 
