@@ -8,6 +8,7 @@ import argparse
 import json
 import random
 import shutil
+import statistics
 import subprocess
 import sysconfig
 import time
@@ -114,6 +115,10 @@ def report(console: Console, lives: list[Life], verdict: Comparison, path: Path,
     """Show everything, write ``demo.json``, return the exit status."""
     console.print()
     show_table(console, lives)
+    stalls = [stall for life in lives for stall in life.stalls]
+    if stalls:
+        few = f"median {statistics.median(stalls) * 1e3:.1f} ms, longest {max(stalls) * 1e3:.1f} ms"
+        console.print(f"the training stopped for each of {len(stalls)} saves: {few}")
     losses = {step: float.fromhex(loss) for life in lives for step, loss in life.losses}
     show_curve(console, losses, [(life.to_step, life.ended) for life in lives[:-1]])
     found = problems(lives, verdict)

@@ -29,6 +29,8 @@ class Life:
     save_seconds: float | None
     """From taking the life away to its end, the last save included; None where there was no last save."""
     losses: Losses = field(repr=False)
+    stalls: tuple[float, ...] = field(repr=False)
+    """What its saves cost the training, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,7 @@ def live(place: Place, number: int, ending: Ending, at_step: int, previous_step:
         recovery_seconds=round(first_step_after, 2),
         save_seconds=round(time.monotonic() - taken_at, 2) if ending in {"notice", "sigterm"} else None,
         losses=losses,
+        stalls=tuple(float(line) for line in log.with_suffix(".stalls").read_text().split("\n")[:-1]),
     )
 
 

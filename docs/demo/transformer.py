@@ -78,8 +78,10 @@ def main() -> None:
 
     with (
         options.log.open("a", buffering=1) as log,
+        options.log.with_suffix(".stalls").open("a", buffering=1) as stalls,
         outlive.attach(model=model, optimizer=optimizer, scheduler=scheduler, best=float("inf")) as run,
     ):
+        stall = 0.0
         for _ in run.epochs(options.epochs):
             for batch in run.batches(loader):
                 logits = model(batch[:, :-1])
@@ -91,6 +93,9 @@ def main() -> None:
                 run.state.best = min(run.state.best, loss.item())
                 log.write(f"{run.steps + 1} {float(loss.detach()).hex()}\n")
                 run.step(loss=loss)
+                if run.stall_seconds != stall:
+                    stall = run.stall_seconds
+                    stalls.write(f"{stall}\n")
 
 
 if __name__ == "__main__":

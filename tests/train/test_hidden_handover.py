@@ -142,3 +142,19 @@ def test_small_states_need_no_thread(agent: AgentDouble) -> None:
         run.save()
         run.step()
         assert run._saving._taking is None
+
+
+def test_what_a_save_has_cost_is_told(agent: AgentDouble, gate: Gate) -> None:
+    """The script and the agent learn how long the training has stood still, also for the end of a copy."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        assert run.stall_seconds == 0.0
+        tried(agent, run, lambda: descend(objects))
+        first = run.stall_seconds
+        assert 0.0 < first == agent.last.packet.stall_seconds
+        save_hidden(run, gate)
+        assert run.stall_seconds == first
+        descend(objects)
+        settled(agent)
+        gate.open.set()
+        assert run.stall_seconds == agent.last.packet.stall_seconds == agent.asked.stall_ns / 1e9 != first

@@ -118,6 +118,11 @@ class Run:
         """How many steps are finished since the run began, over all lives."""
         return self._steps
 
+    @property
+    def stall_seconds(self) -> float:
+        """What the newest save has cost this training; 0 before the first save of this life."""
+        return self._saving.stall_ns / 1e9
+
     def epochs(self, count: int) -> Iterator[int]:
         """``range(count)``, going on where the run stopped."""
         self._tell_replaced()

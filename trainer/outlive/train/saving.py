@@ -46,6 +46,8 @@ class Saving:
         self.link = link
         self.step: int | None = None
         """The step of the newest snapshot that the agent has, or that this life resumed from."""
+        self.stall_ns = 0
+        """What the newest snapshot has cost the training."""
         self.again: Want | None = None
         """A save whose snapshot turned out to be of no use, to be taken at the next boundary."""
         self._capture = capture
@@ -193,6 +195,7 @@ class Saving:
     def _hand_over(self, taking: Taking) -> None:
         self._hiding.taken(taking.plan, taking.moves, arena=taking.room.arena, versions=taking.versions)
         page = self.link.page
+        self.stall_ns = taking.stall_ns
         page.copy_ns, page.stall_ns = taking.copy_ns, taking.stall_ns
         try:
             self._arenas.hand_over(taking.packet(), values=taking.plan.values, table=taking.plan.layout.table)
