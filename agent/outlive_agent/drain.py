@@ -9,6 +9,8 @@ STOP_WINDOW = "OUTLIVE_STOP_WINDOW"
 """How long whoever sends SIGTERM waits until it sends SIGKILL: a pod's terminationGracePeriodSeconds."""
 STALLED_SECONDS = 60.0
 """An upload that stands still for so long is given up where no deadline is known: systemd waits no longer."""
+QUIET_SECONDS = 10.0
+"""After so long it is told when it will be given up."""
 LATE_SECONDS = 5.0
 """The same once a deadline has passed: the machine still lives, and that is luck."""
 RESERVE_SECONDS = 2.0
@@ -48,6 +50,10 @@ class Drain:
     def begin(self, now: float) -> None:
         """Nobody trains from now on: patience counts from here."""
         self._began_at = now
+
+    def quiet(self, now: float) -> bool:
+        """Whether nothing has moved for so long that somebody should be told what will come of it."""
+        return now >= max(self._began_at, self._moved_at) + QUIET_SECONDS
 
     def stalled(self, now: float) -> bool:
         """Whether nothing has moved for so long that systemd need not wait for it."""

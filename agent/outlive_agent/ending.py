@@ -46,7 +46,7 @@ class Ending:
         self._supervisor = supervisor
         self._beginning = beginning
         self._drain = Drain()
-        self._draining = self._hurried = self._gave_up = False
+        self._draining = self._told = self._hurried = self._gave_up = False
         self._signals = 0
         self._next_extend = 0.0
 
@@ -87,6 +87,10 @@ class Ending:
             return False
         self._record.draining(self._saves)
         why = self._drain.why(now, self._game.deadline, hard=self._game.hard)
+        if not why and not self._told and self._drain.quiet(now):
+            self._told = True
+            left = self._drain.until(self._game.deadline, hard=self._game.hard) - now
+            self._journal.warning(f"nothing reaches the store; giving up in {duration_text(left)}")
         if why:
             self._give_up(why)
         return not why

@@ -10,6 +10,7 @@ from torch import nn
 
 import outlive
 from outlive.errors import StateError
+from outlive.staging.control import NO_STEPS
 from outlive.staging.messages import Mode
 from outlive.train.stop import EXIT_SAVE_FAILED
 from train.agent_double import WAIT_SECONDS, AgentDouble
@@ -28,6 +29,22 @@ def test_interval_of_the_agent(agent: AgentDouble) -> None:
     assert steps(agent) == [3, 6, 7]
     assert reasons(agent) == ["interval", "interval", "finished"]
     assert agent.ended.outcome == "finished"
+
+
+@pytest.mark.parametrize("own", [None, 2])
+def test_interval_that_rests(agent: AgentDouble, own: "int | None") -> None:
+    """While the agent waits after a save that failed, no interval asks for one, not the script's own."""
+    agent.every_steps = NO_STEPS
+    objects = small()
+    with outlive.attach(every=own, **objects) as run:
+        for step in range(7):
+            descend(objects)
+            run.step()
+            settled(agent)
+            if step == 4:
+                assert agent.page is not None
+                agent.page.every_steps = 2
+    assert steps(agent) == [6, 7]
 
 
 def test_own_interval_wins(agent: AgentDouble) -> None:

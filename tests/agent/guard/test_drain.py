@@ -23,6 +23,7 @@ def test_patience_without_a_deadline() -> None:
     assert drain.why(150 + STALLED_SECONDS - 1, None) == ""
     drain.observe((1, 10), 200)
     assert drain.why(200 + STALLED_SECONDS - 1, None) == ""
+    assert (drain.quiet(209), drain.quiet(210)) == (False, True)
     assert drain.why(200 + STALLED_SECONDS, None) == "nothing has reached the store for 1 min"
 
 
@@ -126,6 +127,16 @@ def test_second_interrupt_ends_the_drain(machine: Machine) -> None:
         assert run.exit_code() == Exit.SAVE_FAILED, run.text
         run.wait_line("giving up the save of step .*: interrupted again")
         _few_lines(run, "SIGINT")
+
+
+def test_default_is_said(machine: Machine) -> None:
+    """Where no deadline is known it is told when the save will be given up."""
+    with _vanishing(machine) as (run, _, gone):
+        gone.set()
+        run.signal(signal.SIGTERM)
+        run.wait_line("nothing reaches the store; giving up in (49|50) s")
+        run.signal(signal.SIGINT)
+        assert run.exit_code() == Exit.SAVE_FAILED, run.text
 
 
 def test_second_sigterm_leaves_some_time(machine: Machine) -> None:

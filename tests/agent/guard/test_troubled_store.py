@@ -6,7 +6,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from fakes.agents import TRAINER, Machine
+from fakes.agents import TRAINER, Machine, wait_until
 from outlive_agent.exits import Exit
 
 
@@ -43,6 +43,23 @@ def test_store_that_comes_back(machine: Machine) -> None:
     run.signal(signal.SIGTERM)
     assert run.exit_code() == Exit.RESUME, run.text
     assert machine.events(1)[-1]["steps_lost"] == 0
+
+
+def test_patience_holds_for_steps(machine: Machine) -> None:
+    """With an interval in steps, too, nothing is tried before the time that was told after a failure."""
+    log = machine.directory / "log"
+    run = machine.exec("--steps", "100000", "--log", str(log))
+    run.wait_line("saved step 10 ")
+    manifests, elsewhere = machine.store / "t" / "checkpoints", machine.directory / "elsewhere"
+    shutil.move(manifests, elsewhere)
+    manifests.write_text("a file where a directory must be")
+    run.wait_line("was not saved .training goes on, trying again in 5.0 s")
+    reached = int(log.read_text().split()[-1])
+    wait_until(lambda: int(log.read_text().split()[-1]) >= reached + 40, what="four intervals more")
+    assert len([line for line in run.lines if "was not saved" in line]) == 1
+    manifests.unlink()
+    shutil.move(elsewhere, manifests)
+    run.wait_line("saves work again")
 
 
 def test_last_save_is_tried_again(machine: Machine) -> None:
