@@ -26,14 +26,14 @@ def doctor_main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     from outlive_agent.cli.doctor_page import looking, print_report, report_json
     from outlive_agent.cli.output import Printer, emit_json
-    from outlive_agent.doctor.examination import Examination
+    from outlive_agent.doctor import examination
 
     subject = _subject(args)
     before = signal.signal(signal.SIGTERM, _stop)  # so that the bucket is left clean then too
     try:
         with looking() as tell:
-            seconds = args.within.total_seconds()
-            report = Examination(subject, os.environ, seconds=seconds, tell=tell).run()
+            seconds = examination.SECONDS if args.within is None else args.within.total_seconds()
+            report = examination.Examination(subject, os.environ, seconds=seconds, tell=tell).run()
     finally:
         signal.signal(signal.SIGTERM, before)
     if args.json:
@@ -105,9 +105,7 @@ def _parser() -> VerbParser:
         help="how long a reclaim is announced ahead, if you know better",
     )
     parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings too")
-    parser.add_argument(
-        "--within", type=_span, default=timedelta(seconds=20), metavar="DURATION", help="in all: 20s"
-    )
+    parser.add_argument("--within", type=_span, metavar="DURATION", help="in all: 20s")
     place = parser.add_argument_group(
         "where (a flag wins over its variable, that over the configuration file)"
     )

@@ -13,7 +13,7 @@ from outlive.objects.location import open_store
 from outlive.objects.retry import Backoff
 from outlive.store.events import EventLog
 from outlive_agent import config
-from outlive_agent.doctor import opening, rates, surroundings
+from outlive_agent.doctor import examination, opening, rates, surroundings
 from outlive_agent.sources.detect import Surroundings
 
 
@@ -89,6 +89,7 @@ def written_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sends few bytes, tries again soon, and is on a machine of no provider."""
+    monkeypatch.setattr(examination, "SECONDS", 600.0)  # other tests may have the machine
     monkeypatch.setattr(rates, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(rates, "FIRST_BYTES", 1 << 18)
     monkeypatch.setattr(opening, "BACKOFF", Backoff(first_seconds=0.01, deadline_seconds=0.1))

@@ -163,7 +163,16 @@ def test_interrupted(number: signal.Signals, stalls: bool, code: int) -> None:
             "OUTLIVE_S3_ACCESS_KEY_ID": "AKTEST",
             "OUTLIVE_S3_SECRET_ACCESS_KEY": SECRET,
         }
-        command = [sys.executable, "-m", "outlive_agent", "doctor", "--store", "s3://bucket/x"]
+        command = [
+            sys.executable,
+            "-m",
+            "outlive_agent",
+            "doctor",
+            "--store",
+            "s3://bucket/x",
+            "--within",
+            "10 min",
+        ]
         process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             assert uploading.wait(60)
