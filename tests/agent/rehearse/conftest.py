@@ -1,5 +1,6 @@
 """Rehearsals of tiny trainings, whose Python has torch loaded already."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,7 +14,6 @@ from typing import Any
 import pytest
 
 from fakes import warm
-from fakes.agents import wait_until
 
 AT_A_TIME = 4
 """They wait for one another's turns more than they compute."""
@@ -81,7 +81,10 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("warm") / "s"
     server = subprocess.Popen([sys.executable, warm.__file__, "serve", str(path)])
     try:
-        wait_until(path.exists, what="torch is loaded")
+        while not path.exists():  # on a busy machine that takes as long as it takes
+            assert server.poll() is None, "Python with torch could not be started"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(0.05)
         yield path
     finally:
         server.kill()
@@ -104,6 +107,12 @@ def outcome_of(
 
         outcomes = {disease: start(disease) for disease in sorted(diseases)}
         yield lambda disease: outcomes[disease].result()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Rehearse:
+    """For what needs no training."""
+    return Rehearse(tmp_path, tmp_path / "none")
 
 
 @pytest.fixture

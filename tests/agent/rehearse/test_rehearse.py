@@ -63,18 +63,18 @@ def test_own_store_is_not_touched(rehearse: Rehearse, tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "1-uninterrupted.jsonl").is_file()
 
 
-def test_command_that_never_trains(rehearse: Rehearse) -> None:
+def test_command_that_never_trains(bare: Rehearse) -> None:
     """A command without outlive in it is told from one that fails, with what it said last."""
-    done = rehearse.run("--provider", "none", command=[sys.executable, "-c", "print('hello')"])
+    done = bare.run("--provider", "none", command=[sys.executable, "-c", "print('hello')"])
     assert done.returncode == Exit.FAILED
     assert "before its first step" in done.stderr
     assert "hello" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_interrupted(rehearse: Rehearse, number: signal.Signals) -> None:
+def test_interrupted(bare: Rehearse, number: signal.Signals) -> None:
     """Whoever ends a rehearsal ends its legs; only a SIGKILL leaves the directory behind."""
-    with rehearse.start("--provider", "none", command=["sleep", "1000"]) as rehearsal:
+    with bare.start("--provider", "none", command=["sleep", "1000"]) as rehearsal:
         try:
             wait_until(lambda: len(list(descendants(rehearsal.pid))) == 2, what="agent and command run")
             started = list(descendants(rehearsal.pid))
@@ -83,7 +83,7 @@ def test_interrupted(rehearse: Rehearse, number: signal.Signals) -> None:
         code = rehearsal.wait()
     wait_until(lambda: not any(map(alive, started)), what="agent and command are gone")
     assert code == (-9 if number == signal.SIGKILL else 130)
-    left = list(rehearse.directory.glob("outlive-rehearsal-*"))
+    left = list(bare.directory.glob("outlive-rehearsal-*"))
     assert len(left) == (number == signal.SIGKILL)
 
 
@@ -99,10 +99,10 @@ def test_interrupted(rehearse: Rehearse, number: signal.Signals) -> None:
     ],
 )
 def test_bad_use(
-    rehearse: Rehearse, options: "tuple[str, ...]", command: "list[str]", code: Exit, said: str
+    bare: Rehearse, options: "tuple[str, ...]", command: "list[str]", code: Exit, said: str
 ) -> None:
     """What can't be meant is refused before anything is started."""
     given = options if "--provider" in options else (*options, "--provider", "none")
-    done = rehearse.run(*given, command=command)
+    done = bare.run(*given, command=command)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
