@@ -23,7 +23,7 @@ KILLED = 137
 
 def serve(path: str) -> "tuple[list[str], socket.socket]":
     """Fork at every request, and return in the child only."""
-    for module in ("torch", "outlive.train.rehearsal", "outlive.train.run"):
+    for module in ("torch", "torch._dynamo", "outlive.train.rehearsal", "outlive.train.run"):
         importlib.import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     with socket.socket(socket.AF_UNIX) as listening:
