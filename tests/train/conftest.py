@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from train.agent_double import AgentDouble
 from train.hidden import Gate
+
+settings.register_profile("outlive", deadline=None)  # a busy machine is no failure
+settings.load_profile("outlive")
 
 
 @pytest.fixture
