@@ -1,5 +1,6 @@
 """A small run and what an agent heard of it."""
 
+import time
 from typing import Any
 
 import torch
@@ -36,6 +37,6 @@ def reasons(agent: AgentDouble) -> list[str]:
 
 def settled(agent: AgentDouble) -> None:
     """Wait until the agent has stored what it was given, so that no save has to wait for an arena."""
-    page = agent.asked
+    page, until = agent.asked, time.monotonic() + WAIT_SECONDS
     while page.freed(0) != page.begun(0):
-        pass
+        assert time.monotonic() < until, "the snapshot was never handed over"

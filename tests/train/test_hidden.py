@@ -108,6 +108,14 @@ def test_looks_of_parameters(agent: AgentDouble, gate: Gate) -> None:
     check_next_step(agent, gate, objects, step)
 
 
+def test_what_torch_does_not_count(agent: AgentDouble, gate: Gate) -> None:
+    """A tensor that was made in inference mode, which has no count of changes, is copied at the boundary."""
+    objects = model_and_adam()
+    with torch.inference_mode():
+        objects.model.register_buffer("table", torch.ones(300, 300))
+    check_next_step(agent, gate, objects, lambda: descend(objects))
+
+
 def swap(objects: SimpleNamespace) -> None:
     """As libraries for averaged weights do before an evaluation."""
     for parameter in objects.model.parameters():

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from enum import Enum
 
+from torch import Tensor
+
 from outlive.train.copying import Move, same_bytes
 from outlive.train.devices import KINDS
 from outlive.train.layout import Layout
@@ -59,7 +61,7 @@ class Hiding:
         return {
             i: plan.sources[i]._version
             for i, steady in enumerate(plan.steady)
-            if not steady and _bytes(plan, i) >= _RESTING_BYTES and plan.sources[i].device.type == "cpu"
+            if not steady and _bytes(plan, i) >= _RESTING_BYTES and _counted(plan.sources[i], "cpu")
         }
 
     def taken(self, plan: Plan, moves: Sequence[Move], *, arena: int, versions: dict[int, int]) -> None:
@@ -102,7 +104,7 @@ class Hiding:
         self._once = True
 
     def _steady(self, plan: Plan) -> list[int]:
-        steady = [i for i, aside in enumerate(plan.steady) if aside and plan.sources[i].device.type in KINDS]
+        steady = [i for i, aside in enumerate(plan.steady) if aside and _counted(plan.sources[i], *KINDS)]
         if self._restless:
             steady = [i for i in steady if path(plan, i) not in self._restless]
         return steady
@@ -121,6 +123,11 @@ class Hiding:
 def path(plan: Plan, i: int) -> str:
     """The table's name of the i-th tensor that is copied."""
     return plan.layout.entries[plan.layout.copied[i]].path
+
+
+def _counted(tensor: Tensor, *kinds: str) -> bool:
+    """Whether it is on such a device, and torch counts its changes: not of those made in inference mode."""
+    return tensor.device.type in kinds and not tensor.is_inference()
 
 
 def _bytes(plan: Plan, i: int) -> int:
