@@ -236,10 +236,15 @@ class Guard:
             return not self._start_again(self._child)
         if training.connected is not None:
             return False
-        if self._end.stopping or self._given_up:
+        if self._end.stopping or training.outcome in {"finished", "stopped"}:
             return True
-        ended = training.outcome in {"finished", "stopped"}
-        return ended or (training.attached and self._supervisor.mode == "sidecar")
+        if self._given_up:
+            self._journal.error(
+                "the training has ended and is not started again: journalctl -u outlive-train says why",
+                hint="put it right; systemctl reset-failed outlive-train; systemctl restart outlive-agent",
+            )
+            return True
+        return training.attached and self._supervisor.mode == "sidecar"
 
     def _start_again(self, child: ChildExited) -> bool:
         """Whether the command crashed and has been started again."""
@@ -266,14 +271,8 @@ class Guard:
             self._ending.signalled(event)
 
     def _give_up(self) -> None:
-        """outlive-train-failed.service says that systemd starts the training no more."""
-        if self._supervisor.mode != "daemon" or self._end.stopping or self._training.connected is not None:
-            return
-        self._given_up = True
-        self._journal.error(
-            "the training failed for good: journalctl -u outlive-train says why",
-            hint="put it right, then: systemctl reset-failed outlive-train; systemctl restart outlive-agent",
-        )
+        """systemd starts the training no more (outlive-train.service). Its last words may still come."""
+        self._given_up = self._supervisor.mode == "daemon"
 
     def _on_uploaded(self, event: Uploaded) -> None:
         self._saves.uploaded(event)

@@ -107,7 +107,9 @@ def test_crash_loop_ends_with_its_reason(scene: Scene) -> None:
     broken = Job(command=["python", "-c", "raise SystemExit('no such data set')"])
     text = drop_in(scene.user_data(broken), TRAIN, "RestartSec=100ms")
     droplet = scene.next_machine(user_data=text)
-    said = droplet.wait_for(JournalLine("the training failed for good", unit=AGENT), within=40).message
+    said = droplet.wait_for(
+        JournalLine("the training has ended and is not started again", unit=AGENT), within=40
+    ).message
     assert "systemctl restart outlive-agent" in said
     droplet.wait_for(UnitState(AGENT, "failed"), within=20)
     assert 5 == droplet.journal.messages(unit=TRAIN).count("no such data set")
@@ -118,6 +120,15 @@ def test_crash_loop_ends_with_its_reason(scene: Scene) -> None:
     droplet.run("systemctl", "restart", AGENT)
     wait_finished(droplet)
     assert untouched() == scene.end()
+
+
+def test_training_that_never_says_a_word(scene: Scene) -> None:
+    """A training that ends well without having attached is not waited for: no machine idles for it."""
+    silent = Job(command=["python", "-c", "print('all done')"])
+    droplet = scene.next_machine(user_data=scene.user_data(silent))
+    droplet.wait_for(JournalLine("the training has ended and is not started again", unit=AGENT), within=40)
+    droplet.wait_for(UnitState(AGENT, "failed"), within=20)
+    assert 1 == droplet.journal.messages(unit=TRAIN).count("all done")
 
 
 def test_socket_is_for_the_training_alone(scene: Scene) -> None:

@@ -69,6 +69,30 @@ def test_training_restarted_by_systemd(machine: Machine, systemd: Systemd) -> No
     assert machine.checkpoints()[-1] == (1, 30)
 
 
+def test_training_that_ends_without_a_word(machine: Machine, systemd: Systemd) -> None:
+    """Once systemd starts the training no more, the agent saves what it has, says so, and does not wait."""
+    agent = _agent(machine)
+    systemd.wait_for("READY=1")
+    run = _train(machine, "--steps", "100", "--die-at", "25")
+    run.exit_code()
+    agent.signal(signal.SIGUSR2)
+    assert agent.exit_code() == Exit.CONFIG, agent.text
+    assert "the training has ended and is not started again" in agent.text
+    assert machine.checkpoints()[-1] == (1, 20)
+
+
+def test_end_that_was_told_is_no_failure(machine: Machine, systemd: Systemd) -> None:
+    """systemd's word that the training is over changes nothing where the training has said so itself."""
+    agent = _agent(machine)
+    systemd.wait_for("READY=1")
+    run = _train(machine, "--steps", "30")
+    agent.wait_line("saved step 10 ")
+    agent.signal(signal.SIGUSR2)
+    assert run.exit_code() == 0, run.text
+    assert agent.exit_code() == Exit.FINISHED, agent.text
+    assert "not started again" not in agent.text
+
+
 def test_second_training_is_refused(machine: Machine, systemd: Systemd) -> None:
     """While one training is connected another one is turned away with the reason."""
     agent = _agent(machine)
