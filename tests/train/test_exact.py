@@ -304,17 +304,26 @@ def test_parameters_in_another_order(agent: AgentDouble) -> None:
 
 
 def test_optimizer_over_unnamed_parameters(agent: AgentDouble) -> None:
-    """Parameters of a module that nobody tracks are known by their place."""
+    """Parameters that an object keeps in its own way, in no module, are known by their place."""
+
+    class Holder:
+        def __init__(self, extra: nn.Parameter) -> None:
+            self.extra = extra
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"extra": self.extra.detach()}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.extra.data.copy_(state["extra"])
 
     def build() -> SimpleNamespace:
         model = net()
         extra = nn.Parameter(torch.ones(3))
         groups: Any = [{"params": model.parameters()}, {"params": [extra], "lr": 0.5}]
-        return SimpleNamespace(model=model, optimizer=torch.optim.Adam(groups))
+        return SimpleNamespace(model=model, holder=Holder(extra), optimizer=torch.optim.Adam(groups))
 
     def step(objects: SimpleNamespace, run: Any) -> Tensor:
-        objects.optimizer.param_groups[1]["params"][0].grad = torch.randn(3)
-        loss: Tensor = objects.model(torch.randn(6, 4)).square().mean()
+        loss: Tensor = (objects.model(torch.randn(6, 4)).mean() * objects.holder.extra).square().mean()
         backward(loss)
         objects.optimizer.step()
         objects.optimizer.zero_grad()

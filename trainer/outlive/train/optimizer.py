@@ -46,7 +46,7 @@ class TrackedOptimizer:
         }
 
     def _all_looks(self, keys: Mapping[int, str]) -> Part:
-        parameters = list(self._parameters())
+        parameters = list(self.parameters())
         names = [keys[id(parameter)] for parameter in parameters]
         looks = [(parameter.shape, parameter.dtype, parameter.device) for parameter in parameters]
         return Part(
@@ -92,7 +92,7 @@ class TrackedOptimizer:
             found += [
                 f"{where}: {key} here, but not in the checkpoint" for key in sorted(here - set(was["params"]))
             ]
-        for parameter in self._parameters():
+        for parameter in self.parameters():
             key = keys[id(parameter)]
             was_like = saved["parameters"].get(key, _looks(parameter))[:2]
             if was_like != _looks(parameter):
@@ -103,7 +103,7 @@ class TrackedOptimizer:
         """Put state and hyperparameters back, exactly as they were saved."""
         keys = self._keys(names)
         self.optimizer.state.clear()
-        by_key = {keys[id(parameter)]: parameter for parameter in self._parameters()}
+        by_key = {keys[id(parameter)]: parameter for parameter in self.parameters()}
         group_of = {key: group for group in saved["param_groups"] for key in group["params"]}
         for key, state in saved["state"].items():
             parameter, group = by_key[key], group_of[key]
@@ -135,7 +135,8 @@ class TrackedOptimizer:
             return value
         return Named(tensor=value, path=f"{self.name}/state/{key}/{word}", steady=True)
 
-    def _parameters(self) -> Iterator[nn.Parameter]:
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All that it steps."""
         for group in self.optimizer.param_groups:
             yield from group["params"]
 
@@ -148,7 +149,7 @@ class TrackedOptimizer:
         }
 
     def _stateful(self) -> Iterator[tuple[nn.Parameter, dict[str, Any]]]:
-        for parameter in self._parameters():
+        for parameter in self.parameters():
             if parameter in self.optimizer.state:
                 yield parameter, self.optimizer.state[parameter]
 

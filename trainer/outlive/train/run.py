@@ -19,6 +19,7 @@ from outlive.train.boundary import Accumulation, Pace, Stand
 from outlive.train.ending import Ending
 from outlive.train.link import Given, Link, RefusedError, Stopped
 from outlive.train.loops import Loops
+from outlive.train.orphans import check_orphans
 from outlive.train.reason import reason_of
 from outlive.train.replaced import replaced_line
 from outlive.train.requests import Requests
@@ -325,6 +326,7 @@ class Run:
         """What can be known only now: whether the state can be saved at all, and what was forgotten."""
         try:
             self._saving.check()
+            check_orphans(self._tracked, vars(self.state))
         except StateError as why:
             _say_hint(why)
             raise

@@ -61,7 +61,7 @@ class Tracked:
         """A tree a name."""
         names = self._names()
         stepped = {
-            id(parameter) for tracked in self.optimizers.values() for parameter in tracked._parameters()
+            id(parameter) for tracked in self.optimizers.values() for parameter in tracked.parameters()
         }
         trees = {name: module.capture(stepped) for name, module in self.modules.items()}
         trees |= {name: tracked.capture() for name, tracked in self.objects.items()}
@@ -97,7 +97,7 @@ class Tracked:
         ) or any(
             parameter.grad is not None
             for optimizer in self.optimizers.values()
-            for parameter in optimizer._parameters()
+            for parameter in optimizer.parameters()
         )
 
     def forgotten_schedulers(self) -> list[str]:
