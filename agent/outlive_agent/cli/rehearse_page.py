@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from outlive_agent.cli.output import Printer, count_text
 from outlive_agent.exits import Exit
+from outlive_agent.rehearse.causes import NOTHING, Cause
 from outlive_agent.rehearse.compare import Compared, Difference
 from outlive_agent.rehearse.leg import Leg
 from outlive_agent.rehearse.rehearsal import Outcome, Wanted
@@ -71,10 +72,14 @@ class Page:
             self._compared(outcome)
             self._say()
         if outcome.equal:
-            self._say("  EQUAL", style="bold green")
+            steps = count_text(outcome.compared.steps, "step")
+            self._say(f"  EQUAL for {steps}", style="bold green")
             taken = next(leg for leg in outcome.legs if leg.name == "reclaimed")
             text = f"The run that was taken away at step {taken.last:,} is the one that was not, bit for bit."
             self._paragraph("  ", text)
+        elif outcome.empty:
+            self._say("  NOTHING WAS COMPARED", style="bold red")
+            self._causes(outcome.causes)
         else:
             self._differs(outcome)
         self._window(outcome)
@@ -124,9 +129,13 @@ class Page:
             )
             self._say()
             self._table(found)
-        for i, cause in enumerate(outcome.causes[:2]):
+        self._causes(outcome.causes[:2])
+
+    def _causes(self, causes: Sequence[Cause]) -> None:
+        for i, cause in enumerate(causes):
             self._say()
-            self._fact("likely cause" if i == 0 else "or", cause.name)
+            if cause is not NOTHING:
+                self._fact("likely cause" if i == 0 else "or", cause.name)
             self._fact("because", cause.because)
             self._fact("try", cause.remedy)
 

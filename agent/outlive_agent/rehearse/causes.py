@@ -36,6 +36,13 @@ class Row:
     remedy: str
 
 
+NOTHING = Cause(
+    name="nothing was compared",
+    because="outlive.attach was given no tensor, and run.step no number: what it trains is not kept",
+    remedy="outlive.attach(model=model, optimizer=optimizer), and run.step(loss=loss)",
+)
+
+
 def causes(evidence: Evidence) -> list[Cause]:
     """Every cause that fits, the likeliest first; the last row of the table where none does."""
     found: list[Cause] = []

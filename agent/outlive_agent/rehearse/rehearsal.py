@@ -3,14 +3,14 @@
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from outlive.errors import ConfigError, OutliveError
 from outlive.staging.rehearsal import Orders
 from outlive.store.newest import read_manifest
 from outlive_agent.exits import Exit
-from outlive_agent.rehearse.causes import Cause, causes, stored_causes
+from outlive_agent.rehearse.causes import NOTHING, Cause, causes, stored_causes
 from outlive_agent.rehearse.compare import Compared, Difference, count, first_difference
 from outlive_agent.rehearse.evidence import Evidence
 from outlive_agent.rehearse.images import Images, compare
@@ -52,7 +52,13 @@ class Outcome:
 
     @property
     def equal(self) -> bool:
-        return self.difference is None and self.images is not None and self.images.equal
+        alike = self.difference is None and self.images is not None and self.images.equal
+        return alike and not self.empty
+
+    @property
+    def empty(self) -> bool:
+        """Whether neither a metric nor a tensor was there to compare, so that nothing is proved."""
+        return self.images is not None and not (self.images.tensors or self.compared.metrics)
 
 
 class Rehearsal:
@@ -96,14 +102,13 @@ class Rehearsal:
                     causes=tuple(causes(evidence)),
                 )
         images = compare(self._site.store(), self._site.run, first.saved[-1], leg.saved[-1])
-        return Outcome(
-            wanted=self._wanted,
-            legs=tuple(self._legs),
-            compared=compared,
-            bytes=size,
-            images=images,
-            causes=() if images.equal else tuple(self._stored_causes(images, leg)),
+        same = Outcome(
+            wanted=self._wanted, legs=tuple(self._legs), compared=compared, bytes=size, images=images
         )
+        if same.equal:
+            return same
+        why = (NOTHING,) if same.empty else tuple(self._stored_causes(images, leg))
+        return replace(same, legs=tuple(self._legs), causes=why)
 
     def _stored_causes(self, images: Images, leg: Leg) -> Iterator[Cause]:
         """Of a state too large for the diaries, which differs where it was saved: less can be known."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes import warm
 from fakes.agents import descendants, wait_until
 from outlive_agent.exits import Exit
 
@@ -19,7 +20,7 @@ def test_exact_training_is_proved_equal(rehearse: Rehearse) -> None:
         "--provider", "none", "--steps", "12", "--seed", "3", command=rehearse.command("none")
     )
     assert done.returncode == Exit.FINISHED, done.stdout + done.stderr
-    assert "EQUAL" in done.stdout
+    assert "EQUAL for 10 steps\n" in done.stdout
     assert "10 of loss" in done.stdout
     assert max(map(len, done.stdout.splitlines()[2:])) <= 80
     assert [path.name for path in rehearse.directory.iterdir()] == [
@@ -48,6 +49,20 @@ def test_killed_without_a_word(rehearse: Rehearse) -> None:
     _, reclaimed, resumed = outcome["legs"]
     assert (outcome["by"], reclaimed["exit"]) == ("sigkill", -9)
     assert reclaimed["from"] < resumed["from"] < reclaimed["to"]
+
+
+def test_nothing_to_compare_is_not_equal(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A script that shows neither a tensor nor a number is proved nothing, and told what to do."""
+    script = tmp_path / "bare.py"
+    script.write_text(
+        "import outlive\nwith outlive.attach(seen=0) as run:\n    while run.steps < 9:\n        run.step()\n"
+    )
+    python = [sys.executable, "-S", warm.__file__, "run", str(rehearse.socket), str(script)]
+    done = rehearse.run("--provider", "none", "--steps", "3", command=python)
+    assert done.returncode == Exit.FAILED, done.stdout + done.stderr
+    assert "NOTHING WAS COMPARED" in done.stdout
+    assert "EQUAL" not in done.stdout
+    assert "outlive.attach(model=model" in done.stdout
 
 
 def test_own_store_is_not_touched(rehearse: Rehearse, tmp_path: Path) -> None:
