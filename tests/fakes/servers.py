@@ -110,7 +110,7 @@ def shared(kind: Kind) -> Server:
 @contextlib.contextmanager
 def _moto(folder: Path) -> Iterator[Server]:
     port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(port)]
     with _running(command, folder, port) as program:
         yield Server(
             kind="moto",

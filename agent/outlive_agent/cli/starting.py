@@ -30,6 +30,7 @@ from outlive_agent.kept import KeptLife
 from outlive_agent.kept_memory import KeptMemory
 from outlive_agent.left import Owner
 from outlive_agent.listening import Door, read
+from outlive_agent.neighbours import refuse_second
 from outlive_agent.notify import Notify
 from outlive_agent.patience import Patience
 from outlive_agent.remembered import boot_id
@@ -56,6 +57,11 @@ def guard_command(
     if shutil.which(command[0]) is None:
         raise ConfigError(f"there is no program {command[0]!r}", hint="check the command after '--'")
     job = _job(config, command=command, rewind=rewind, restarts=restarts, named=named)
+    try:
+        refuse_second(root, job.location, run=job.run)
+    except ConfigError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     place = _place(job, config, root=root, directory=directory)
     events: Events = SimpleQueue()
     door = Door(socket, uids={os.getuid()}, post=events.put, journal=place.journal)

@@ -16,7 +16,7 @@ def test_older_life_stops(machine: Machine) -> None:
     """The older of two agents stops with its own code and deletes nothing; the history tells both stories."""
     older = machine.exec("--steps", "100000")
     older.wait_line("saved step 10 ")
-    newer = machine.exec("--steps", "100000")
+    newer = machine.exec("--steps", "100000", environ={"XDG_RUNTIME_DIR": str(machine.directory / "other")})
     newer.wait_line("life 2 of t begins")
     assert older.exit_code() == Exit.SUPERSEDED, older.text
     newer.wait_line("saved step")
@@ -27,6 +27,21 @@ def test_older_life_stops(machine: Machine) -> None:
     assert first[-1]["outcome"] == "superseded"
     assert second[-1]["outcome"] == "stopped"
     assert machine.checkpoints()[-1][0] == 2
+
+
+def test_second_start_on_one_machine(machine: Machine) -> None:
+    """Who starts a run that trains here already is refused, and the run goes on as if nothing had been."""
+    run = machine.exec("--steps", "100000")
+    run.wait_line("saved step 10 ")
+    slip = machine.exec("--steps", "100000")
+    assert slip.exit_code() == Exit.CONFIG, slip.text
+    assert f"run t is being trained on this machine already, by process {run.process.pid}" in slip.text
+    other = machine.exec("--steps", "10", options=("--run", "another"))
+    assert other.exit_code() == Exit.FINISHED, other.text
+    run.signal(signal.SIGTERM)
+    assert run.exit_code() == Exit.RESUME, run.text
+    assert machine.events(1)[-1]["steps_lost"] == 0
+    assert [life for life, _ in machine.checkpoints()] == [1] * len(machine.checkpoints())
 
 
 @pytest.mark.parametrize("asked", ["inbox", "flag"])
