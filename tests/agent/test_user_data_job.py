@@ -14,6 +14,7 @@ from outlive_agent import config
 from outlive_agent.bootstrap import render, unit_text
 from outlive_agent.bootstrap.job import Job, load, read_job
 from outlive_agent.bootstrap.job_readers import FromEnv
+from outlive_agent.bootstrap.package import doubt
 from outlive_agent.bootstrap.plan import Archive, Environment, Git, Plan, requirement
 from outlive_agent.bootstrap.templates import fill
 from outlive_agent.settings.document import parse
@@ -237,3 +238,36 @@ def test_default_configuration_reads(tmp_path: Path) -> None:
     file = tmp_path / "outlive.yaml"
     file.write_text(render.config_text(job()))
     assert "train" == getattr(config.load(file).training, "user", None)
+
+
+@pytest.mark.parametrize(
+    ("origin", "package", "doubted"),
+    [
+        ("{}", "outlive==", False),
+        ('{"url": "file:///home/ann/outlive", "dir_info": {"editable": true}}', "outlive==", True),
+        (
+            '{"url": "https://git.example/outlive.git", "vcs_info": {"vcs": "git", "commit_id": "abc123"}}',
+            "git+https://git.example/outlive.git@abc123",
+            False,
+        ),
+        (
+            '{"url": "https://x.example/o.whl", "archive_info": {}}',
+            "https://x.example/o.whl",
+            False,
+        ),
+        ("rubbish", "outlive==", False),
+    ],
+)
+def test_machines_install_what_is_here(
+    monkeypatch: pytest.MonkeyPatch, origin: str, package: str, doubted: bool
+) -> None:
+    """Machines get the outlive that renders, from its address; where they can't reach that, it is said."""
+
+    class Installed:
+        def read_text(self, name: str) -> str:
+            return origin
+
+    monkeypatch.setattr("outlive_agent.bootstrap.package.distribution", lambda name: Installed())
+    made = job(JOB).package
+    assert made.startswith(package)
+    assert bool(doubt(made)) is doubted

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from outlive import __version__
 from outlive.errors import ConfigError
 from outlive_agent.bootstrap import job_readers as read
 from outlive_agent.bootstrap.job_readers import FromEnv
+from outlive_agent.bootstrap.package import default_package
 from outlive_agent.bootstrap.plan import Environment
 from outlive_agent.settings.checks import KeyPath, Problems, Section
 from outlive_agent.settings.document import parse
@@ -89,7 +89,7 @@ def read_job(text: str, *, name: str) -> Job:
         shared=shared,
         machine_role=machine_role,
         provider=top.take("provider", read.provider, "other"),
-        package=agent.take("package", read.package, f"outlive=={__version__}"),
+        package=agent.take("package", read.package, default_package()),
         training=_training(top.section("training")),
     )
     agent.close()

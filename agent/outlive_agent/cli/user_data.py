@@ -81,8 +81,9 @@ def user_data_main(argv: list[str]) -> int:
 def _notes(job: "Job", secrets: "Secrets") -> list[str]:
     """What is allowed but may surprise."""
     from outlive_agent.bootstrap.job import Repository
+    from outlive_agent.bootstrap.package import doubt
 
-    notes = []
+    notes = [note] if (note := doubt(job.package)) else []
     source = job.training.source
     if isinstance(source, Repository) and len(source.ref) != 40:
         where = "the default branch" if source.ref == "HEAD" else source.ref
