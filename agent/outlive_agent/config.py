@@ -108,13 +108,17 @@ def for_reading(store: str | None, config: str | None, environ: Mapping[str, str
     """The store that ``ls`` and the other reading verbs look into.
 
     The argument, else $OUTLIVE_STORE, else the configuration file (``--config``, $OUTLIVE_CONFIG, or the
-    machine's if it is there), else the local default.
+    machine's if it is there), else the local default. Of a file only the store is checked: a wrong hook must
+    keep nobody from seeing what is saved. But where it has no ``store`` all of it is, as a misspelled name
+    must not mean the default.
     """
     layers = Layers()
     file = config or environ.get("OUTLIVE_CONFIG") or (str(DEFAULT_PATH) if DEFAULT_PATH.is_file() else None)
     given = store or environ.get("OUTLIVE_STORE")
     read = file if config or not given else None  # what nobody asked for can't be wrong
     problems = _put_file(layers, Path(read), section="store") if read else Problems(layers.origins)
+    if read and "store" not in layers.content:
+        _check_rest(layers, problems)
     for name, path in _ENVIRONMENT.items():
         if path[0] == "store":
             layers.put_value(path, _absolute(path, environ.get(name) or None), f"${name}")
@@ -201,8 +205,8 @@ def _put_above(layers: Layers, args: Namespace, environ: Mapping[str, str]) -> N
 
 
 def _put_defaults(layers: Layers, environ: Mapping[str, str]) -> None:
-    store, training = layers.content.get("store"), layers.content.get("training")
-    if not isinstance(store, Mapping) or "location" not in store:
+    training = layers.content.get("training")
+    if "store" not in layers.content:  # who speaks of a store means one: without a location that is a mistake
         layers.put_value(("store", "location"), default_location(environ), DEFAULT_ORIGIN)
     if (
         "run" not in layers.content
@@ -210,6 +214,12 @@ def _put_defaults(layers: Layers, environ: Mapping[str, str]) -> None:
         and isinstance(training.get("command"), list)
     ):
         layers.put_value(("run",), run_name_for(training["command"], Path.cwd()), "the command")
+
+
+def _check_rest(layers: Layers, problems: Problems) -> None:
+    """All but the store that a file has not, and the run's name, which need not be there to read."""
+    stand_ins = {"run": "unnamed", "store": {"location": "/"}}
+    read_config({**stand_ins, **layers.content}, problems)
 
 
 def _absolute(path: tuple[str, ...], value: object) -> object:

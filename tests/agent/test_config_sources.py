@@ -112,6 +112,62 @@ def test_where_the_reading_verbs_look(filed: str, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("store: {locaton: /x}", "store.locaton: unknown key; did you mean location?"),
+        ("store: {locaton: /x}", "line 1  store.location: missing"),
+        ("store: [1]", "store: a list is not allowed"),
+        ("store: 3", "store: 3 is not allowed"),
+        ("store:", "line 1  store.location: missing"),
+        ("store: {region: eu-1}", "store.location: missing"),
+        ("stor: {location: /x}", "stor: unknown key; did you mean store?"),
+    ],
+)
+def test_a_store_that_is_meant_is_never_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    """Whoever speaks of a store but names none is refused by every verb; nothing goes to the default."""
+    path = tmp_path / "outlive.yaml"
+    path.write_text(f"{text}\n")
+    monkeypatch.setattr(config, "DEFAULT_PATH", path)
+    environ = {"HOME": str(tmp_path)}
+    named = Namespace(command=["a"], config=str(path))
+    for read in (
+        lambda: config.for_exec(named, environ),
+        lambda: config.for_exec(named, {**environ, "OUTLIVE_S3_REGION": "eu-1"}),
+        lambda: config.for_doctor(Namespace(config=None), environ),
+        lambda: config.for_reading(None, str(path), environ),
+        lambda: config.for_reading(None, None, environ),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            read()
+        if "missing" not in said:
+            assert said in str(refused.value)
+    assert said in str(refused.value)
+    assert config.for_reading("/named", None, environ).location == "/named"
+
+
+def test_an_endpoint_alone_is_no_store(tmp_path: Path) -> None:
+    """Who sets an endpoint means a bucket: without its name nothing is saved on this disk instead."""
+    environ = {"HOME": str(tmp_path), "OUTLIVE_S3_ENDPOINT": "https://nyc3.digitaloceanspaces.com"}
+    with pytest.raises(ConfigError, match=r"\$OUTLIVE_S3_ENDPOINT  store.location: missing"):
+        config.for_exec(Namespace(command=["a"]), environ)
+
+
+def test_reading_needs_no_more_than_the_store(tmp_path: Path) -> None:
+    """A wrong hook keeps nobody from what is saved; where a file names no store, all of it must be right."""
+    path = tmp_path / "outlive.yaml"
+    path.write_text("store: {location: /x}\nsave: {keep: {last: -1}}\n")
+    assert config.for_reading(None, str(path), {}).location == "/x"
+    path.write_text("save: {keep: {last: -1}}\n")
+    with pytest.raises(ConfigError, match=r"line 1  save.keep.last: -1 is not allowed"):
+        config.for_reading(None, str(path), {"HOME": "/home/me"})
+    path.write_text("save: {every: 30s}\n")
+    found = config.for_reading(None, str(path), {"HOME": "/home/me"})
+    assert found.location == "/home/me/.local/share/outlive"
+
+
+@pytest.mark.parametrize(
     ("command", "name"),
     [
         (["python", "train.py"], "mnist-train"),

@@ -29,9 +29,9 @@ class Problems:
     secrets: bool = False
 
     def add(self, path: KeyPath, text: str) -> None:
-        origin = next(
-            (self.origins[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.origins), ""
-        )
+        above = [path[:n] for n in range(len(path), -1, -1)]
+        beside = [known for known in self.origins if path[:-1] and known[:-1] == path[:-1]]
+        origin = next((self.origins[at] for at in [*above, *beside] if at in self.origins), "")
         self.found.append((origin, f"{dotted(path)}: {text}"))
 
     def add_secret(self, path: KeyPath) -> None:

@@ -41,6 +41,8 @@ class Layers:
             if isinstance(value, Mapping) and isinstance(under, dict):
                 self._merge(under, value, (*path, key))
                 continue
+            if isinstance(value, Mapping) and under is not None:
+                continue  # what stands there is no mapping, and is refused: it must not vanish unseen
             copy: dict[str, object] = {}
             below[key] = value
             if isinstance(value, Mapping):
