@@ -20,7 +20,8 @@ from outlive_agent.units import duration_text
 from outlive_agent.verdict import code_text
 
 _TAIL_BYTES, _LONGEST = 4096, 200
-_SLICE_SECONDS = 1.0
+_SLICE_SECONDS, _LOOK_SECONDS = 1.0, 0.05
+_LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 _WAITING = {"on_notice": 8, "on_saved": 1, "on_end": 1}
 """How many may wait while one runs. Saves come by themselves, so the newest will do; a notice is rare."""
 _NOT_FOR_HOOKS = (
@@ -149,26 +150,37 @@ class _Runner:
             )
             with self._changed:
                 self._process = process
-            try:
-                code = process.wait(self._seconds)
-            except subprocess.TimeoutExpired:
-                _kill(process)
-                code = process.wait()
-                if not self._closed:
-                    self._warn(f"was killed after {duration_text(self._seconds)}{_last_line(output)}")
-            else:
-                if code == 0:
-                    self._told = False
-                elif not self._closed:
-                    self._warn(f"ended with {code_text(code)}{_last_line(output)}")
-            finally:
-                with self._changed:
-                    self._process = None
+            ended = _ends(process, self._seconds)
+            with self._changed:
+                _kill(process)  # and what it has left in the background: nobody else would ever end that
+                self._process = None
+            code = process.wait()
+            if ended and code == 0:
+                self._told = False
+            elif not self._closed:
+                how = f"ended with {code_text(code)}" if ended else f"was killed after {self._limit}"
+                self._warn(f"{how}{_last_line(output)}")
+
+    @property
+    def _limit(self) -> str:
+        return duration_text(self._seconds)
 
     def _warn(self, what: str) -> None:
         if not self._told:
             self._told = True
             self._journal.warning(f"the hook {self._name} {what}")
+
+
+def _ends(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    """Whether it ends by itself within so many seconds. It is not reaped: its number stays its own."""
+    until, pause = time.monotonic() + seconds, 0.001
+    with suppress(ChildProcessError):  # SIGCHLD is ignored here, so the kernel reaps
+        while os.waitid(os.P_PID, process.pid, _LOOK) is None:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, _LOOK_SECONDS)
+    return True
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

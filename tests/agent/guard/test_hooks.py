@@ -77,6 +77,17 @@ def test_hook_that_hangs(machine: Machine) -> None:
     wait_until(lambda: not _lives(background), what="the whole group is gone")
 
 
+def test_hook_that_leaves_something_behind(machine: Machine) -> None:
+    """What a hook leaves in the background ends with it; that is no failure, and costs no warning."""
+    pids = machine.directory / "pids"
+    hook = f"sleep 1000 & echo $! >> {pids}"
+    run = machine.exec("--steps", "30", options=("--on-end", hook))
+    assert run.exit_code() == Exit.FINISHED, run.text
+    (background,) = [int(pid) for pid in pids.read_text().split()]
+    wait_until(lambda: not _lives(background), what="it is gone")
+    assert "hook" not in run.text
+
+
 def test_hook_that_fails_each_time(machine: Machine) -> None:
     """A hook that fails at every save is one warning, with its last line."""
     hook = "echo first; echo no such channel >&2; exit 3"
