@@ -14,6 +14,7 @@ from outlive.store.layout import CheckpointId
 from outlive.store.lives import Identity, Life, adopt, claim, hold, read_adoption
 from outlive.store.manifest import Manifest
 from outlive.store.newest import checkpoints, listed, read_manifest
+from outlive.store.sealing import check_seal
 from outlive_agent.events import BeginFailed, LifeClaimed, Post, StateReady
 from outlive_agent.held import Held
 from outlive_agent.job import Job, Place
@@ -79,6 +80,8 @@ class Beginning:
         )
         if not waited and not self._closing.is_set():
             self._journal.warning("the earlier agent still saves after a minute; going on without it")
+        # A stranger's claim would stop the one who has the key, and then read nothing.
+        self._patiently(lambda: check_seal(self._store, self._run))
         self._patiently(self._learn)
         if not self._job.named:
             self._patiently(self._check_origin)

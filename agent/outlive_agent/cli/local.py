@@ -47,11 +47,13 @@ def reclaim_main(argv: Sequence[str]) -> int:
     from outlive.store.events import last_event  # late, as all that knows the store: --help needs none of it
     from outlive.store.lives import newest_life
     from outlive.store.requests import put_request
+    from outlive.store.sealing import check_seal
     from outlive_agent.cli.places import open_for
     from outlive_agent.cli.target import check_run
     from outlive_agent.story import ENDINGS, outcome_of
 
     store = open_for(args)
+    check_seal(store, args.run)  # what the run's machine can't open, nobody would hear
     life = newest_life(store, args.run)
     if not life:
         check_run(store, args.run)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outlive.errors import ConfigError, NoBucket
+from outlive.errors import ConfigError, Damaged, NoBucket
 from outlive_agent.cli.output import Printer, count_text, emit_json
 from outlive_agent.cli.parser import VerbParser, add_run, add_store_options
 from outlive_agent.exits import Exit
@@ -88,6 +88,7 @@ def history_main(argv: Sequence[str]) -> int:
     parser.add_argument("--clock", action="store_true", help="tell what each change of machines took")
     add_store_options(parser)
     args = parser.parse_args(argv)
+    from outlive.store.sealing import check_seal
     from outlive_agent.cli.clock_page import clock_json, print_clock
     from outlive_agent.cli.lives_page import life_json, print_events, print_lives
     from outlive_agent.cli.places import open_for
@@ -95,6 +96,7 @@ def history_main(argv: Sequence[str]) -> int:
     from outlive_agent.story import read_story
 
     store = open_for(args)
+    check_seal(store, args.run)
     story = read_story(store, args.run)
     if not story:
         check_run(store, args.run)
@@ -114,38 +116,64 @@ def history_main(argv: Sequence[str]) -> int:
 
 def _list_runs(args: argparse.Namespace) -> int:
     from outlive.store.flight import each, workers_for
-    from outlive.store.runs import runs, summarize
+    from outlive.store.runs import runs
     from outlive_agent.cli.places import open_place, settings_for
     from outlive_agent.cli.runs_page import print_runs, run_json
     from outlive_agent.config import DEFAULT_ORIGIN
 
     settings = settings_for(args, args.what)
     store = open_place(settings)
-    summaries: dict[str, RunSummary] = {}
+    seen: dict[str, RunSummary | ConfigError] = {}
     try:
         names = list(runs(store))
     except NoBucket:
         if settings.origin != DEFAULT_ORIGIN:
             raise
         names = []  # nobody has begun yet: that is no error
-    each(names, lambda name: summaries.update({name: summarize(store, name)}), workers=workers_for(store))
+    each(names, lambda name: seen.update({name: _look(store, name)}), workers=workers_for(store))
     if not names and args.what is not None:
         _check_directory(store.location)
-    found = [summaries[name] for name in names]
+    told = [seen[name] for name in names]
+    found = [summary for summary in told if not isinstance(summary, ConfigError)]
+    closed = [error for error in told if isinstance(error, ConfigError)]
     if args.json:
         emit_json({"store": store.location, "runs": [run_json(summary) for summary in found]})
-        return Exit.FINISHED
+        return _refuse(closed)
     printer = Printer()
     if found:
         print_runs(printer, found)
-    printer.say(
-        f"{count_text(len(found), 'run')} in {store.location}"
-        if found
-        else f"No run in {store.location} yet."
-    )
-    if not found:
+        printer.say(f"{count_text(len(found), 'run')} in {store.location}")
+    elif not closed:
+        printer.say(f"No run in {store.location} yet.")
         printer.say(_BEGIN)
-    return Exit.FINISHED
+    return _refuse(closed)
+
+
+def _look(store: "ObjectStore", run: str) -> "RunSummary | ConfigError":
+    """How a run stands, or that it was sealed otherwise: asked only where its claim can't be read."""
+    from outlive.store.runs import summarize
+    from outlive.store.sealing import check_seal
+
+    try:
+        try:
+            summary = summarize(store, run)
+        except Damaged:
+            check_seal(store, run)
+            raise
+        if summary.last_claim is None:
+            check_seal(store, run)
+    except ConfigError as error:
+        return error
+    return summary
+
+
+def _refuse(closed: Sequence[ConfigError]) -> int:
+    """After what could be read: the first of the runs that the given key, or none, does not open."""
+    if not closed:
+        return Exit.FINISHED
+    first = closed[0]
+    more = f" ({count_text(len(closed) - 1, 'run')} more can't be read either)" if len(closed) > 1 else ""
+    raise ConfigError(f"{first}{more}", hint=first.hint)
 
 
 def _check_directory(location: str) -> None:
@@ -157,6 +185,7 @@ def _check_directory(location: str) -> None:
 
 
 def _list_checkpoints(args: argparse.Namespace) -> int:
+    from outlive.store.sealing import check_seal
     from outlive.store.survey import survey
     from outlive_agent.cli.checkpoint_page import LIST_COLUMNS, list_json, list_rows
     from outlive_agent.cli.places import open_for
@@ -165,6 +194,7 @@ def _list_checkpoints(args: argparse.Namespace) -> int:
 
     run = args.what
     store = open_for(args)
+    check_seal(store, run)
     found = survey(store, run)
     if not found.written:
         check_run(store, run)

@@ -78,7 +78,10 @@ def test_unreachable_store_can_be_interrupted(machine: Machine) -> None:
 
 
 def test_sealed_bucket(machine: Machine) -> None:
-    """With a key of the user's nothing is readable in the bucket, and only who has the key goes on."""
+    """With a key of the user's nothing is readable in the bucket, and only who has the key goes on.
+
+    A machine without it, or with another, claims nothing: the one that trains goes on training.
+    """
     server = shared("moto")
     prefix = server.location(machine.directory.name)
     sealed = {**server.environment(), "OUTLIVE_ENCRYPTION_KEY": "0f" * 32}
@@ -87,23 +90,45 @@ def test_sealed_bucket(machine: Machine) -> None:
         options = ("--store", prefix, "--every", "20 steps")
         return machine.exec("--steps", "100000", options=options, environ=environ)
 
+    def keys(below: str = "") -> list[str]:
+        prefix = f"{machine.directory.name}/t/{below}"
+        return [
+            item["Key"] for item in client.list_objects_v2(Bucket=server.bucket, Prefix=prefix)["Contents"]
+        ]
+
+    client = server.client()
     first = start(sealed)
     first.wait_line("saved step .*interval")
+    for other, said in (
+        ({}, "is encrypted, and no key is given"),
+        ({"OUTLIVE_ENCRYPTION_KEY": "f0" * 32}, "is encrypted with another key"),
+        ({"OUTLIVE_SIGNING_KEY": "0f" * 32}, "is encrypted, and OUTLIVE_SIGNING_KEY is set"),
+    ):
+        stranger = start({**server.environment(), **other})
+        assert stranger.exit_code() == Exit.CONFIG, stranger.text
+        assert said in stranger.text
+        assert "set OUTLIVE_ENCRYPTION_KEY" in stranger.text
+        assert "fresh" not in stranger.lines
+        assert "Traceback" not in stranger.text
+    saved = sum("saved step" in line for line in first.lines)
+    first.wait_line("saved step .*interval", count=saved + 1)
+    assert [key.rpartition("/")[2] for key in keys("lives/")] == ["000001.adopted.json", "000001.json"]
     first.signal(signal.SIGTERM)
     assert first.exit_code() == Exit.RESUME, first.text
-    for other in ({}, {"OUTLIVE_ENCRYPTION_KEY": "f0" * 32}):
-        stranger = start({**server.environment(), **other})
-        assert stranger.exit_code() == Exit.FAILED, stranger.text
-        assert "encrypted" in stranger.text
-        assert "starting at step 0" not in stranger.text
-        assert "Traceback" not in stranger.text
     last = start(sealed)
     last.wait_line(f"^restored .* from {prefix}$")
     last.signal(signal.SIGTERM)
     assert last.exit_code() == Exit.RESUME, last.text
-    client = server.client()
-    for item in client.list_objects_v2(Bucket=server.bucket, Prefix=f"{machine.directory.name}/t/")[
-        "Contents"
-    ]:
-        body = client.get_object(Bucket=server.bucket, Key=item["Key"])["Body"].read()
-        assert b"outlive/" not in body or "000002" in item["Key"], item["Key"]
+    for key in keys():
+        body = client.get_object(Bucket=server.bucket, Key=key)["Body"].read()
+        assert b"outlive/" not in body, key
+
+
+def test_key_for_a_run_that_has_none(machine: Machine) -> None:
+    """A run that was begun without a key goes on under none: nothing is claimed, and that is said."""
+    first = machine.exec("--steps", "20")
+    assert first.exit_code() == Exit.FINISHED, first.text
+    second = machine.exec("--steps", "40", environ={"OUTLIVE_SIGNING_KEY": "0f" * 32})
+    assert second.exit_code() == Exit.CONFIG, second.text
+    assert "is not sealed, and OUTLIVE_SIGNING_KEY is set" in second.text
+    assert not (machine.store / "t" / "lives" / "000002.json").exists()

@@ -39,6 +39,8 @@ class Seal(Protocol):
     """How one object is sealed. ``opened`` raises ``Damaged`` for whatever was not sealed with this key."""
 
     concurrency: int
+    variable: str
+    """Where its key is given."""
 
     def covers(self, key: str) -> bool: ...
 
@@ -51,6 +53,7 @@ class Encryption:
     """AES-256-GCM with a fresh nonce for each object; the object's key is authenticated too."""
 
     concurrency = _CONCURRENCY
+    variable = ENCRYPTION_KEY
 
     def __init__(self, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # late: 10 MB that few need
@@ -82,6 +85,7 @@ class Signature:
     """A keyed BLAKE3 of the object's key and content, in front of the content."""
 
     concurrency = 10**6
+    variable = SIGNING_KEY
 
     def __init__(self, key: bytes) -> None:
         self._key = _derived(key, "outlive 2026 signature of objects")
@@ -115,6 +119,16 @@ class Sealed:
 
     def __repr__(self) -> str:
         return f"Sealed({self._store!r})"
+
+    @property
+    def inner(self) -> ObjectStore:
+        """The store as it is without the seal."""
+        return self._store
+
+    @property
+    def variable(self) -> str:
+        """The variable that holds the seal's key."""
+        return self._seal.variable
 
     @property
     def location(self) -> str:
@@ -191,6 +205,12 @@ def find_seal(variables: Mapping[str, str]) -> Seal | None:
         raise ConfigError(f"{given[0]} is not 64 hexadecimal digits", hint="make one: openssl rand -hex 32")
     key = bytes.fromhex(text)
     return Encryption(key) if given[0] == ENCRYPTION_KEY else Signature(key)
+
+
+def variable_of(raw: Body) -> str | None:
+    """The variable that held the key of an object which begins like this; None if it was not sealed."""
+    names = {ENCRYPTED: ENCRYPTION_KEY, SIGNED: SIGNING_KEY}
+    return names.get(bytes(raw[: len(ENCRYPTED)]))
 
 
 def _derived(key: bytes, purpose: str) -> bytes:
