@@ -11,6 +11,8 @@ from outlive.store.layout import CheckpointId
 from outlive.store.lives import newest_life
 from outlive.store.newest import listed
 
+_LONGEST_BYTES = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
@@ -38,4 +40,7 @@ class Site:
     def environ(self, more: Mapping[str, str]) -> dict[str, str]:
         """Of a leg: nothing in it leads to the user's own runs."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
-        return {**clean, "OUTLIVE_PROVIDER": "none", **more}
+        # What a killed agent leaves must not show in `outlive status`; a socket's path can't be long, though.
+        own = len(os.fsencode(self.directory)) <= _LONGEST_BYTES
+        runtime = {"XDG_RUNTIME_DIR": str(self.directory)} if own else {}
+        return {**clean, **runtime, "OUTLIVE_PROVIDER": "none", **more}
