@@ -104,7 +104,8 @@ def test_sealed_bucket(machine: Machine) -> None:
         ({"OUTLIVE_ENCRYPTION_KEY": "f0" * 32}, "is encrypted with another key"),
         ({"OUTLIVE_SIGNING_KEY": "0f" * 32}, "is encrypted, and OUTLIVE_SIGNING_KEY is set"),
     ):
-        stranger = start({**server.environment(), **other})
+        elsewhere = {"XDG_RUNTIME_DIR": str(machine.directory / "other")}
+        stranger = start({**server.environment(), **elsewhere, **other})
         assert stranger.exit_code() == Exit.CONFIG, stranger.text
         assert said in stranger.text
         assert "set OUTLIVE_ENCRYPTION_KEY" in stranger.text
