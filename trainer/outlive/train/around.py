@@ -160,7 +160,8 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
     """Those of the user's own code."""
     left = _FRAMES
     while frame is not None and left:
-        if not str(Path(frame.f_code.co_filename).resolve()).startswith(_NOT_OURS):
+        name = frame.f_code.co_filename
+        if not (name.startswith("<frozen") or str(Path(name).resolve()).startswith(_NOT_OURS)):
             yield frame
             left -= 1
         frame = frame.f_back
