@@ -2,11 +2,12 @@
 
 ``python warm.py serve SOCKET`` waits; ``python warm.py run SOCKET SCRIPT ARGUMENTS`` runs a script as
 ``python SCRIPT ARGUMENTS`` would, with its own environment, directory, output and chance, and its exit code.
-Only a SIGKILL to it does not reach the script: it dies with the server.
+The script dies with whoever asked for it, as with the server: a SIGKILL to that one reaches it, too.
 """
 
 import array
 import ctypes
+import fcntl
 import importlib
 import json
 import os
@@ -19,6 +20,8 @@ import traceback
 from pathlib import Path
 
 KILLED = 137
+F_SETSIG = 10
+"""Of fcntl; Python has no name for it."""
 
 
 def serve(path: str) -> "tuple[list[str], socket.socket]":
@@ -50,6 +53,10 @@ def _child(connection: socket.socket) -> "list[str]":
     for place, fd in enumerate(fds):
         os.dup2(fd, place)
         os.close(fd)
+    # From here on nothing comes on this line but its end, which the kernel answers with a SIGKILL to us.
+    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(connection, F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
     os.chdir(asked["directory"])
     os.environ.clear()
     os.environ.update(asked["environment"])

@@ -1,6 +1,5 @@
 """``outlive rehearse``: trainings that are well, taken away in every way; and what can't be rehearsed."""
 
-import json
 import signal
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from fakes import warm
 from fakes.agents import descendants, wait_until
 from outlive_agent.exits import Exit
 
-from .conftest import DISEASES, Rehearse, alive
+from .conftest import Rehearse, alive
 
 
 def test_exact_training_is_proved_equal(rehearse: Rehearse) -> None:
@@ -42,10 +41,8 @@ def test_taken_away_as_the_provider_does(rehearse: Rehearse, provider: str) -> N
 
 def test_killed_without_a_word(rehearse: Rehearse) -> None:
     """Agent and training die at once: the steps since the last save are done again, and are the same."""
-    command = [sys.executable, str(DISEASES), "none"]
-    done = rehearse.run("--provider", "vast", "--steps", "12", "--seed", "5", "--json", command=command)
-    outcome = json.loads(done.stdout)
-    assert outcome["equal"], done.stdout
+    outcome = rehearse.json("none", "--provider", "vast", "--steps", "12", "--seed", "5")
+    assert outcome["equal"]
     _, reclaimed, resumed = outcome["legs"]
     assert (outcome["by"], reclaimed["exit"]) == ("sigkill", -9)
     assert reclaimed["from"] < resumed["from"] < reclaimed["to"]
