@@ -40,7 +40,7 @@ def test_the_next_step_waits_for_the_copy(agent: AgentDouble, gate: Gate, option
 
 def test_optimizers_with_a_closure(agent: AgentDouble, gate: Gate) -> None:
     """LBFGS, which changes parameters many times in one step, begins it when the last byte is copied."""
-    model = nn.Linear(8, 1)
+    model = nn.Sequential(nn.Linear(8, 600), nn.Linear(600, 1))
     objects = SimpleNamespace(model=model, optimizer=torch.optim.LBFGS(model.parameters(), max_iter=3))
 
     def closure() -> Tensor:

@@ -5,13 +5,17 @@ from enum import Enum
 
 from torch import Tensor
 
+from outlive.store.table import TensorEntry
 from outlive.train.copying import Move, same_bytes
 from outlive.train.devices import KINDS
 from outlive.train.layout import Layout
 from outlive.train.snapshot import Plan
+from outlive.train.tensors import FROZEN
 
 WORTH_BYTES = 4 * 1024 * 1024
 """Less than this is copied at the boundary in about the time that a thread takes to start."""
+_LEAST_BYTES = 16 * 1024
+"""A smaller tensor is copied at the boundary in about the time that a look at its elements takes."""
 _RESTING_BYTES = 64 * 1024
 _MOST_LOST = 2
 
@@ -28,7 +32,7 @@ class Way(Enum):
 class Hiding:
     """Begins with a trial: the first snapshot is copied at the boundary, and compared by every byte just
     before the next step of an optimizer. What differs then is changed outside of steps, and is always
-    copied at the boundary. So is what no optimizer steps, unless it rests: frozen weights, a mask.
+    copied at the boundary. So is what no optimizer steps, except frozen parameters, which rest.
     """
 
     def __init__(self, say: Callable[[str], None], *, wanted: bool) -> None:
@@ -61,7 +65,10 @@ class Hiding:
         return {
             i: plan.sources[i]._version
             for i, steady in enumerate(plan.steady)
-            if not steady and _bytes(plan, i) >= _RESTING_BYTES and _counted(plan.sources[i], "cpu")
+            if not steady
+            and _entry(plan, i).group == FROZEN
+            and _bytes(plan, i) >= _RESTING_BYTES
+            and _counted(plan.sources[i], "cpu")
         }
 
     def taken(self, plan: Plan, moves: Sequence[Move], *, arena: int, versions: dict[int, int]) -> None:
@@ -104,7 +111,11 @@ class Hiding:
         self._once = True
 
     def _steady(self, plan: Plan) -> list[int]:
-        steady = [i for i, aside in enumerate(plan.steady) if aside and _counted(plan.sources[i], *KINDS)]
+        steady = [
+            i
+            for i, aside in enumerate(plan.steady)
+            if aside and _bytes(plan, i) >= _LEAST_BYTES and _counted(plan.sources[i], *KINDS)
+        ]
         if self._restless:
             steady = [i for i in steady if path(plan, i) not in self._restless]
         return steady
@@ -122,7 +133,7 @@ class Hiding:
 
 def path(plan: Plan, i: int) -> str:
     """The table's name of the i-th tensor that is copied."""
-    return plan.layout.entries[plan.layout.copied[i]].path
+    return _entry(plan, i).path
 
 
 def _counted(tensor: Tensor, *kinds: str) -> bool:
@@ -131,4 +142,8 @@ def _counted(tensor: Tensor, *kinds: str) -> bool:
 
 
 def _bytes(plan: Plan, i: int) -> int:
-    return plan.layout.entries[plan.layout.copied[i]].bytes
+    return _entry(plan, i).bytes
+
+
+def _entry(plan: Plan, i: int) -> TensorEntry:
+    return plan.layout.entries[plan.layout.copied[i]]

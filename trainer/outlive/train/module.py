@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from outlive.train.parts import Part
-from outlive.train.tensors import Named, Stored, bits, dtype_name, obstacle, place, revive
+from outlive.train.tensors import FROZEN, Named, Stored, bits, dtype_name, obstacle, place, revive
 from outlive.train.trees import revived
 
 _WRAPPERS = {
@@ -64,7 +64,7 @@ class TrackedModule:
             name: Named(
                 tensor=tensor,
                 path=f"{self.name}/{name}",
-                group=0 if name in frozen else 1,
+                group=FROZEN if name in frozen else 1,
                 steady=aside,
             )
             for (name, tensor), aside in zip(tensors.items(), steady, strict=True)

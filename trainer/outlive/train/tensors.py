@@ -18,6 +18,8 @@ _INTEGERS = ["int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "u
 _COMPLEX = ["complex32", "complex64", "complex128"]
 _NAMES = [*_FLOATS, *_FLOATS_8, "float4_e2m1fn_x2", *_INTEGERS, *_COMPLEX]
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in _NAMES if hasattr(torch, name)}
+FROZEN = 0
+"""The group of what never changes."""
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -28,7 +30,7 @@ class Named:
     tensor: Tensor
     path: str
     group: int = 1
-    """0 for what never changes (a frozen parameter), 1 for the rest."""
+    """FROZEN for a parameter without gradients, 1 for the rest."""
     steady: bool = False
     """Whether nothing but a step of a tracked optimizer is expected to change it."""
 
