@@ -1,5 +1,6 @@
 """The trainer's memory for snapshots: whose it is at the moment, and what lies where in it."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Sequence
@@ -51,8 +52,10 @@ class Arenas:
         if self.free(stop=False) is None:
             return
         self._windows_for(layout, MAIN)
-        self._touching = threading.Thread(target=self._touch, name="outlive-prefault", daemon=True)
-        self._touching.start()
+        touching = threading.Thread(target=self._touch, name="outlive-prefault", daemon=True)
+        with contextlib.suppress(RuntimeError):  # no thread to be had: then the first save touches it
+            touching.start()
+            self._touching = touching
 
     def begin(self, layout: Layout, arena: int) -> Room:
         """Room for the next snapshot; what the arena held is lost. ``EOFError`` if the agent has gone."""

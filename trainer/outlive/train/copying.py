@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy
 import torch
 from torch import Tensor
 
+from outlive.errors import StateError
+from outlive.train.beside import beside
 from outlive.train.devices import Moments
 from outlive.train.tensors import size_bytes
 
@@ -29,6 +31,10 @@ _PIECE_BYTES = 32 * 1024 * 1024
 _PIECE_TENSORS = 2048
 _WORTH_HELP_BYTES = 64 * 1024 * 1024
 MOST_HELPERS = 3
+
+
+class _Freed(Exception):
+    """The training has taken a tensor's memory away while it was copied."""
 
 
 class _Piece(NamedTuple):
@@ -62,9 +68,9 @@ class Copying:
     def copied(self) -> bool:
         return self._copied.is_set()
 
-    def start(self) -> None:
-        """Copy beside the caller. Daemon threads: a process that ends meanwhile has torn the image anyway."""
-        threading.Thread(target=self.work, name="outlive-copy", daemon=True).start()
+    def give_up(self) -> None:
+        """Begin no further piece. The copy is never whole then."""
+        self._pieces.clear()
 
     def work(self) -> None:
         """Copy pieces until none is left. Any number of threads may do that at once."""
@@ -77,6 +83,8 @@ class Copying:
             try:
                 piece.do()
                 done = True
+            except _Freed:
+                pass
             finally:  # nobody may wait for ever for a thread that has failed
                 self._done(done=done)
 
@@ -85,7 +93,7 @@ class Copying:
         rest = sum(piece.bytes for piece in list(self._pieces))
         helpers = min(MOST_HELPERS, (os.cpu_count() or 1) - 2, rest // _WORTH_HELP_BYTES)
         for _ in range(helpers):
-            self.start()
+            beside(self.work, name="outlive-copy", give_up=self.give_up)
         self.work()
         self._copied.wait()
 
@@ -103,12 +111,24 @@ class Copying:
 
 
 def copy(moves: Sequence[Move]) -> None:
-    """Copy everything now."""
-    Copying(moves).finish()
+    """Copy everything now. ``StateError`` if there is anything that can't be read."""
+    copying = Copying(moves)
+    copying.finish()
+    if not copying.whole:
+        raise without_memory("a tensor of the state")
+
+
+def without_memory(what: str) -> StateError:
+    return StateError(
+        f"{what} has no memory behind it",
+        hint="give back before run.step() what storage.resize_() has taken away",
+    )
 
 
 def same_bytes(image: Tensor, source: Tensor) -> bool:
     """Whether the image holds what the tensor does."""
+    if not _there(source):
+        return False
     here = source.cpu()
     if not here.is_contiguous():
         return torch.equal(image, here)
@@ -116,12 +136,43 @@ def same_bytes(image: Tensor, source: Tensor) -> bool:
     return not _memcmp(image.data_ptr(), here.data_ptr(), size_bytes(image))
 
 
+def _there(tensor: Tensor) -> bool:
+    """Whether it still has the memory behind it. torch itself would read past the end of a storage that the
+    training has shrunk meanwhile (``storage.resize_(0)``).
+    """
+    return tensor.device.type != "cpu" or tensor.untyped_storage().nbytes() >= _extent(tensor) + (
+        tensor.storage_offset() * tensor.element_size()
+    )
+
+
+def _extent(tensor: Tensor) -> int:
+    """Bytes from its first element to the end of its last one."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+def _array(tensor: Tensor) -> "numpy.ndarray[Any, Any]":
+    """numpy's view of memory on the host. Not by ``Tensor.numpy()``, after which torch never again lets the
+    training resize the tensor's storage, not even when the view is gone.
+    """
+    if not _there(tensor):
+        raise _Freed
+    width = tensor.element_size()
+    memory = memoryview((ctypes.c_char * _extent(tensor)).from_address(tensor.data_ptr()))
+    steps = [step * width for step in tensor.stride()]
+    array: numpy.ndarray[Any, Any] = numpy.ndarray(tensor.shape, f"i{width}", memory, strides=steps)
+    return array
+
+
 def _move_small(moves: Sequence[Move]) -> None:
+    if not all(_there(source) for _, source in moves):
+        raise _Freed
     torch._foreach_copy_([target for target, _ in moves], [source for _, source in moves])
 
 
 def _move_large(target: Tensor, source: Tensor) -> None:
-    numpy.copyto(target.numpy(), source.cpu().numpy())
+    here = source.cpu()  # held while it is read: from another kind of device it is a copy
+    numpy.copyto(_array(target), _array(here))
 
 
 def _is_large(one: Move) -> bool:

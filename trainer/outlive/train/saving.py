@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from outlive.train.hiding import Hiding, Way
 from outlive.train.layout import Layout
 from outlive.train.link import Link, RefusedError
 from outlive.train.parts import uncollected
+from outlive.train.shortage import shortage
 from outlive.train.sidecar import let_go, succeed_agent
 from outlive.train.snapshot import Plan, plan
 from outlive.train.taking import Taking
@@ -74,9 +76,14 @@ class Saving:
             self._arenas.prepare(self._layout)
         except EOFError:
             self.link.lost = True
+        except (OSError, MemoryError):  # the first save tries again, and says so
+            pass
 
     def save(self, want: Want, stand: Stand) -> bool:
-        """Take the snapshot, if there is anything new to save. False if it has to wait."""
+        """Take the snapshot, if there is anything new to save. False if it has to wait.
+
+        ``StateError`` if it can't be taken, be it for want of memory: then the next one is tried anew.
+        """
         began = time.monotonic_ns()
         self.land()
         if isinstance(self.link.results.get(self._arenas.number), Failed):
@@ -87,12 +94,15 @@ class Saving:
         arena = None if self.link.lost else self._arenas.free(stop=want.stop)
         if arena is None:
             return False
-        snapshot = self._plan()
-        self._layout = snapshot.layout
+        size = None
         try:
+            snapshot = self._plan()
+            self._layout, size = snapshot.layout, snapshot.layout.size
             self._begin(snapshot, want, stand, arena=arena, began=began)
         except EOFError:
             self.link.lost = True
+        except (OSError, MemoryError) as why:
+            raise shortage(why, size=size) from None
         return self.step == stand.step
 
     def honour(self, want: Want) -> None:
@@ -103,18 +113,8 @@ class Saving:
     def land(self, *, wait: bool = True) -> None:
         """Give the agent the snapshot that is being copied, if there is one. Any thread may."""
         taking = self._taking
-        if taking is None or taking.elsewhere:
-            return
-        with self._landing:
-            if self._taking is not taking or not (wait or taking.copied):
-                return
-            taking.finish()
-            self._taking = None
-            if taking.verdict(self._hiding):
-                self._hand_over(taking)
-            else:
-                self._hiding.again()
-                self.step, self.again = self._before, taking.want
+        if taking is not None:  # else the last one is over: that is said when it is handed over, not before
+            self._land(taking, wait=wait)
 
     def wait_free(self) -> bool:
         """Until the arena is ours, for a last snapshot that has the time."""
@@ -190,7 +190,34 @@ class Saving:
             self._hand_over(taking)
         else:
             self._taking = taking
-            taking.begin(when_late=self.land)
+            taking.begin(when_late=partial(self._land, taking))
+
+    def _land(self, taking: Taking, *, wait: bool = True) -> None:
+        """End this one, unless another thread has. Who comes meanwhile waits: until then the image is read
+        and the tensors' counts are compared, so that neither a step nor another snapshot may begin.
+        """
+        if taking.elsewhere:  # before the lock, which a fork may have caught in another thread's hands
+            return
+        with self._landing:
+            if self._taking is not taking or not (wait or taking.copied):
+                return
+            used = False
+            try:
+                taking.finish()
+                if taking.verdict(self._hiding):
+                    self._hand_over(taking)
+                    used = True
+                else:
+                    self._hiding.again()
+            except (
+                OSError,
+                MemoryError,
+            ):  # no room for the notes: the next boundary tries again, and says so
+                pass
+            finally:
+                if not used:
+                    self.step, self.again = self._before, taking.want
+                self._taking = None
 
     def _hand_over(self, taking: Taking) -> None:
         self._hiding.taken(taking.plan, taking.moves, arena=taking.room.arena, versions=taking.versions)
@@ -202,6 +229,9 @@ class Saving:
         except EOFError:
             self.link.lost = True
             self.step = self._before
+        except (OSError, MemoryError):
+            self.step = self._before
+            raise
         else:
             self.honour(taking.want)
 

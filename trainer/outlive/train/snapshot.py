@@ -14,7 +14,7 @@ from torch import Tensor
 from outlive.errors import Damaged
 from outlive.store.table import TensorTable
 from outlive.train import values
-from outlive.train.copying import Move, copy
+from outlive.train.copying import Move, copy, without_memory
 from outlive.train.layout import Layout, lay_out
 from outlive.train.parts import uncollected
 from outlive.train.tensors import DTYPES, Named, Stored, bits, is_dense, window
@@ -34,7 +34,13 @@ class Plan:
     """For each of them whether only an optimizer's step is expected to change it."""
 
     def moves(self, windows: Sequence[Tensor]) -> list[Move]:
-        """All copying that this snapshot takes. Each holds the memory that its tensor has at this moment."""
+        """All copying that this snapshot takes. Each holds the memory that its tensor has at this moment.
+
+        ``StateError`` if one has none.
+        """
+        for i, source in enumerate(self.sources):
+            if not source.data_ptr():
+                raise without_memory(self.layout.entries[self.layout.copied[i]].path)
         return [(target, bits(source)) for target, source in zip(windows, self.sources, strict=True)]
 
     def copy_into(self, windows: Sequence[Tensor]) -> None:

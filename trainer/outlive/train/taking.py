@@ -10,6 +10,7 @@ from typing import Any
 from outlive.staging.messages import SnapshotTaken
 from outlive.train import environment
 from outlive.train.arenas import Room
+from outlive.train.beside import beside
 from outlive.train.boundary import Stand, Want
 from outlive.train.copying import Copying, copy
 from outlive.train.hiding import Hiding, Way, path
@@ -53,7 +54,7 @@ class Taking:
     def begin(self, *, when_late: Callable[[], None]) -> None:
         """Copy what is beside; `when_late` is called if it is done and nobody comes by to `finish`."""
         self._when_late = when_late
-        threading.Thread(target=self._copy_beside, name="outlive-copy", daemon=True).start()
+        beside(self._copy_beside, name="outlive-copy", give_up=self._give_up)
 
     @property
     def copied(self) -> bool:
@@ -109,6 +110,10 @@ class Taking:
             stall_seconds=self.stall_ns / 1e9,
             stop=self.want.stop,
         )
+
+    def _give_up(self) -> None:
+        self._copying.give_up()
+        self._over.set()
 
     def _copy_beside(self) -> None:
         self._copying.work()
