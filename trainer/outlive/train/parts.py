@@ -5,7 +5,6 @@ of every tensor, of which there may be hundreds of thousands.
 import contextlib
 import gc
 import operator
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +43,10 @@ class KnownPart:
     """How a part read when it was last described."""
 
     key: object
-    tensors: Sequence["weakref.ref[Tensor]"]
+    tensors: Sequence[int]
+    """Their ids. Not weak references: torch swaps no tensor that has any (``torch.utils.swap_tensors``).
+    An id that another tensor has got since then does no harm, as that one looks alike.
+    """
     looks: Sequence[object]
     text: str
 
@@ -53,7 +55,7 @@ class KnownPart:
         return (
             len(self.tensors) == len(part.tensors)
             and self.key == part.key
-            and all(map(operator.is_, (known() for known in self.tensors), part.tensors))
+            and all(map(operator.eq, self.tensors, map(id, part.tensors)))
             and all(map(operator.eq, self.looks, map(_look, part.tensors)))
         )
 
@@ -85,7 +87,7 @@ class Known:
         self.parts = {
             one.name: KnownPart(
                 key=one.part.key,
-                tensors=[weakref.ref(tensor) for tensor in one.part.tensors],
+                tensors=list(map(id, one.part.tensors)),
                 looks=[_look(tensor) for tensor in one.part.tensors],
                 text=texts[one.token],
             )
@@ -128,7 +130,8 @@ def _spans(met: Sequence[Met]) -> list[tuple[str, int, int]]:
 
 
 def _look(tensor: Tensor) -> object:
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+    turned = tensor.is_conj(), tensor.is_neg()
+    return type(tensor), tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, turned
 
 
 def _loose(loose: Mapping[int, Named], places: Mapping[Hashable, int]) -> list[object]:
