@@ -9,11 +9,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from outlive.errors import ConfigError, Damaged
+from outlive.errors import ConfigError
 from outlive.objects.interface import ObjectStore
 from outlive.store.fetch import check_table, read_blob
 from outlive.store.manifest import Blob, Chunk, Manifest
 from outlive.store.table import TensorEntry
+from outlive_agent.contents import read_contents
 
 _DTYPES: Final[Mapping[str, str]] = {
     "bool": "BOOL",
@@ -62,8 +63,8 @@ def choose(store: ObjectStore, manifest: Manifest, *, only: Sequence[str] = ()) 
     if only:
         chosen = [e for e in table.tensors if any(fnmatchcase(e.path, pattern) for pattern in only)]
     else:
-        modules = _modules(_read(store, manifest, part.values), where=f"the values {where}")
-        chosen = [entry for entry in table.tensors if _is_persistent(entry, modules)]
+        fleeting = read_contents(store, manifest).fleeting
+        chosen = [entry for entry in table.tensors if _is_persistent(entry, fleeting)]
     objects = tuple(dict.fromkeys(_split(entry)[0] for entry in chosen))
     if not chosen:
         raise ConfigError(
@@ -162,18 +163,10 @@ def _read(store: ObjectStore, manifest: Manifest, blob: Blob) -> bytearray:
     return content
 
 
-def _modules(values: bytearray, *, where: str) -> dict[str, set[str]]:
-    """The tracked objects that are modules, with the buffers that their ``state_dict()`` leaves out."""
-    try:
-        objects = json.loads(values)["objects"]
-        return {name: set(tree["fleeting"]) for name, tree in objects.items() if tree["kind"] == "module"}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged(f"{where} are not those of a run: {error}") from error
-
-
-def _is_persistent(entry: TensorEntry, modules: Mapping[str, set[str]]) -> bool:
+def _is_persistent(entry: TensorEntry, fleeting: Mapping[str, frozenset[str]]) -> bool:
+    """Whether it belongs to a module, and to that module's ``state_dict()``."""
     name, rest = _split(entry)
-    return name in modules and rest not in modules[name]
+    return name in fleeting and rest not in fleeting[name]
 
 
 def _split(entry: TensorEntry) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from outlive.store.manifest import Manifest
 from outlive.store.survey import Survey
 from outlive.store.table import TensorEntry, TensorTable
 from outlive_agent.cli.output import Column, Printer, count_text
+from outlive_agent.contents import Contents
 from outlive_agent.units import bytes_text, iso_text
 
 LIST_COLUMNS = (
@@ -86,7 +87,9 @@ def states(found: Survey) -> dict[layout.CheckpointId, str]:
     return told
 
 
-def print_checkpoint(printer: Printer, manifest: Manifest, table: TensorTable, *, tensors: bool) -> None:
+def print_checkpoint(
+    printer: Printer, manifest: Manifest, table: TensorTable, *, contents: Contents, tensors: bool
+) -> None:
     """One checkpoint in detail."""
     printer.say(f"{manifest.run}, step {manifest.step:,} of life {manifest.life}", style="bold")
     blobs = set(manifest.blobs())
@@ -101,6 +104,7 @@ def print_checkpoint(printer: Printer, manifest: Manifest, table: TensorTable, *
         facts.append(("epoch", str(manifest.epoch)))
     if manifest.metrics:
         facts.append(("metrics", metrics_text(manifest.metrics)))
+    facts += _kept(contents)
     parent = manifest.parent
     came = "nothing: the run began" if parent is None else f"step {parent.step:,} of life {parent.life}"
     facts.append(("resumed from", came))
@@ -117,6 +121,15 @@ def print_checkpoint(printer: Printer, manifest: Manifest, table: TensorTable, *
         printer.table(_TENSOR_COLUMNS, [_tensor_row(entry) for entry in table.tensors])
     else:
         printer.table(_GROUP_COLUMNS, _group_rows(table.tensors))
+
+
+def _kept(contents: Contents) -> list[tuple[str, str]]:
+    """What tensors do not show: a scheduler has none."""
+    named = [f"{name} ({kind})" if kind != "object" else name for name, kind in contents.objects.items()]
+    if not named and not contents.values:
+        return []
+    facts = [("keeps", ", ".join([*named, "the random generators", "the place in the data"]))]
+    return [*facts, ("run.state", ", ".join(contents.values))] if contents.values else facts
 
 
 def checkpoint_json(manifest: Manifest, table: TensorTable) -> dict[str, object]:

@@ -60,6 +60,7 @@ def show_main(argv: Sequence[str]) -> int:
     from outlive_agent.cli.checkpoint_page import checkpoint_json, print_checkpoint
     from outlive_agent.cli.places import open_for
     from outlive_agent.cli.target import find_checkpoint
+    from outlive_agent.contents import read_contents
 
     store = open_for(args)
     manifest = read_manifest(store, args.target.run, find_checkpoint(store, args.target))
@@ -67,7 +68,8 @@ def show_main(argv: Sequence[str]) -> int:
     if args.json:
         emit_json({"store": store.location, **checkpoint_json(manifest, table)})
     else:
-        print_checkpoint(Printer(), manifest, table, tensors=args.tensors)
+        contents = read_contents(store, manifest)
+        print_checkpoint(Printer(), manifest, table, contents=contents, tensors=args.tensors)
     return Exit.FINISHED
 
 

@@ -21,7 +21,8 @@ _VALUES = {
         "net": {"kind": "module", "fleeting": ["cache"]},
         "adam": {"kind": "optimizer"},
         "ema": {"kind": "object"},
-    }
+    },
+    "state": {"best": 0.5, "patience": 3},
 }
 
 
@@ -75,6 +76,13 @@ def test_the_model_under_its_own_names(cli: Cli, gpt: ObjectStore, tmp_path: Pat
         assert np.array_equal(found.get_tensor("layer.weight"), WEIGHT)
         assert found.get_tensor("scale").tobytes() == SCALE.tobytes()
         assert found.metadata() == {"format": "pt", "run": "gpt", "life": "1", "step": "1200"}
+
+
+def test_all_that_is_kept_is_shown_by_name(cli: Cli, gpt: ObjectStore) -> None:
+    """Also what has no tensors, a scheduler or a number, is seen to be in the checkpoint."""
+    said = " ".join(cli("show", "gpt").out.split())
+    assert "keeps net (module), adam (optimizer), ema, the random generators, the place in the data" in said
+    assert "run.state best, patience" in said
 
 
 def test_chosen_tensors_of_several_objects(cli: Cli, gpt: ObjectStore, tmp_path: Path) -> None:
