@@ -78,6 +78,8 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
     """Where to look; the same for every verb that reads a store."""
     places = parser.add_argument_group("where")
     places.add_argument("--store", metavar="LOCATION", help=f"s3://bucket/prefix or a directory ({_PLACES})")
+    places.add_argument("--endpoint", metavar="URL", help="the S3 API's address ($OUTLIVE_S3_ENDPOINT)")
+    places.add_argument("--region", metavar="NAME", help="the store's region ($OUTLIVE_S3_REGION)")
     places.add_argument("--config", metavar="FILE", help="instead of /etc/outlive/outlive.yaml")
     add_json(places)
 

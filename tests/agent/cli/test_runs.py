@@ -6,7 +6,10 @@ import pytest
 
 from fakes.checkpoints import begin, snapshot
 from fakes.commands import Cli
+from fakes.servers import shared
+from outlive.objects.credentials import Credentials
 from outlive.objects.interface import ObjectStore
+from outlive.objects.location import open_store
 from outlive.store import layout
 from outlive.store.events import EventLog
 from outlive.store.layout import CheckpointId
@@ -259,3 +262,16 @@ def test_a_run_that_no_store_can_hold(cli: Cli, gpt: ObjectStore, verb: str) -> 
     said = cli(verb, "../r")
     assert (said.code, said.out) == (2, "")
     assert "can't be called '../r'" in said.err
+
+
+def test_a_bucket_is_named_on_the_command_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a desk without a configuration store and endpoint can be given to every verb, as they are to exec."""
+    server = shared("moto")
+    monkeypatch.setenv("OUTLIVE_S3_ACCESS_KEY_ID", server.access_key)
+    monkeypatch.setenv("OUTLIVE_S3_SECRET_ACCESS_KEY", server.secret_key)
+    there = ("--store", server.location("desk"), "--endpoint", server.endpoint, "--region", "us-east-1")
+    assert "No run in" in cli("ls", *there).out
+    keys = Credentials(access_key=server.access_key, secret_key=server.secret_key)
+    begin(open_store(server.location("desk"), credentials=keys, endpoint=server.endpoint), "far")
+    assert "far" in cli("ls", *there).out
+    assert cli("history", "far", *there).code == 0
