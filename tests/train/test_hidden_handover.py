@@ -1,6 +1,7 @@
 """When a copy that goes on beside the training is handed over, and when it is not made."""
 
 import pytest
+import torch
 
 import outlive
 from outlive.errors import ConfigError
@@ -63,6 +64,20 @@ def test_the_end_waits_for_the_copy(agent: AgentDouble, gate: Gate) -> None:
     with outlive.attach(**vars(objects)) as run:
         tried(agent, run, lambda: descend(objects))
         wanted = save_hidden(run, gate)
+        gate.open.set()
+    assert steps(agent) == [1, 2]
+    assert agent.last.image == wanted
+
+
+def test_the_end_replaces_a_copy_of_no_use(agent: AgentDouble, gate: Gate) -> None:
+    """Where the copy of the last step is spoilt, the end is saved as it is: not nothing of that step."""
+    objects = model_and_adam()
+    with outlive.attach(**vars(objects)) as run:
+        tried(agent, run, lambda: descend(objects))
+        save_hidden(run, gate)
+        for parameter in objects.model.parameters():
+            parameter.data.copy_(torch.zeros_like(parameter))
+        wanted = image_of(run)
         gate.open.set()
     assert steps(agent) == [1, 2]
     assert agent.last.image == wanted

@@ -23,6 +23,7 @@ class Ending:
         """Save what can be saved without a lie, and say how it ended."""
         if self.requests.leaving:
             return "stopped"
+        self.saving.land()  # first, as only then it is known whether the last step's copy is of any use
         if error is None:
             self._finish()
             return "finished"
