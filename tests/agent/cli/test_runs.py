@@ -265,7 +265,7 @@ def test_a_run_that_no_store_can_hold(cli: Cli, gpt: ObjectStore, verb: str) -> 
 
 
 def test_a_bucket_is_named_on_the_command_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a desk without a configuration store and endpoint can be given to every verb, as they are to exec."""
+    """At a desk without a configuration, store and endpoint can be given to a verb, as they are to exec."""
     server = shared("moto")
     monkeypatch.setenv("OUTLIVE_S3_ACCESS_KEY_ID", server.access_key)
     monkeypatch.setenv("OUTLIVE_S3_SECRET_ACCESS_KEY", server.secret_key)
