@@ -104,7 +104,14 @@ def for_doctor(args: Namespace, environ: Mapping[str, str]) -> tuple[Config, str
     return config, config.run if named else ""
 
 
-def for_reading(store: str | None, config: str | None, environ: Mapping[str, str]) -> StoreSettings:
+def for_reading(
+    store: str | None,
+    config: str | None,
+    environ: Mapping[str, str],
+    *,
+    endpoint: str | None = None,
+    region: str | None = None,
+) -> StoreSettings:
     """The store that ``ls`` and the other reading verbs look into.
 
     The argument, else $OUTLIVE_STORE, else the configuration file (``--config``, $OUTLIVE_CONFIG, or the
@@ -123,6 +130,8 @@ def for_reading(store: str | None, config: str | None, environ: Mapping[str, str
         if path[0] == "store":
             layers.put_value(path, _absolute(path, environ.get(name) or None), f"${name}")
     layers.put_value(("store", "location"), _absolute(("store", "location"), store), "--store")
+    layers.put_value(("store", "endpoint"), endpoint, "--endpoint")
+    layers.put_value(("store", "region"), region, "--region")
     _put_defaults(layers, environ)
     settings = read_store(Section(layers.content, (), problems).section("store"), problems)
     problems.raise_any(read or "the store")

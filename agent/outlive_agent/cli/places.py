@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 def settings_for(args: Namespace, location: str | None = None) -> StoreSettings:
     """Where the verb looks: its own argument, else ``--store``, and so on downwards."""
-    given = {"OUTLIVE_S3_ENDPOINT": args.endpoint, "OUTLIVE_S3_REGION": args.region}
-    environ = {**os.environ, **{name: value for name, value in given.items() if value}}
-    return for_reading(location or args.store, args.config, environ)
+    place = location or args.store
+    return for_reading(place, args.config, os.environ, endpoint=args.endpoint, region=args.region)
 
 
 def open_place(settings: StoreSettings) -> "ObjectStore":
