@@ -58,7 +58,8 @@ def check_not_used(agent: AgentDouble, gate: Gate, objects: SimpleNamespace, cha
 def test_an_exchange_of_channels_last_weights_is_seen(agent: AgentDouble, gate: Gate) -> None:
     """Whatever order the elements have in memory."""
     convolutions: nn.Module = nn.Sequential(*[nn.Conv2d(64, 64, 3, bias=False) for _ in range(3)])
-    objects = of(convolutions.to(memory_format=torch.channels_last))
+    convolutions = convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    objects = of(convolutions)
     check_not_used(agent, gate, objects, objects.model)
 
 
@@ -124,7 +125,12 @@ def test_the_training_waits_for_a_late_hand_over(
         wanted = save_hidden(run, gate)
         gate.open.set()
         assert inside.wait(WAIT_SECONDS)
-        turn = threading.Thread(target=lambda: (descend(objects), run.step()))
+
+        def next_step() -> None:
+            descend(objects)
+            run.step()
+
+        turn = threading.Thread(target=next_step)
         turn.start()
         while turn.is_alive() and not door.reached.wait(0.01):
             pass
