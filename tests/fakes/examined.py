@@ -1,6 +1,7 @@
 """Points ``outlive doctor`` at a bucket, and reads what it answered."""
 
 import secrets
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from fakes.scripted import Scripted
 from fakes.servers import Server
 
 SECRET = "SKVERYSECRET"  # noqa: S105
+SETTLED_SECONDS = 10.0
 
 
 def at(server: Server | Scripted, monkeypatch: pytest.MonkeyPatch, prefix: str = "") -> str:
@@ -37,8 +39,12 @@ def finding(said: Said, check: str) -> Any:
 
 
 def left_in(server: Server, location: str) -> list[str]:
+    """What is in the bucket, once its listing has settled: rclone shows removed objects for a second."""
     client = server.client()
     prefix = location.split("/", 3)[3]
-    found = client.list_objects_v2(Bucket=server.bucket, Prefix=prefix).get("Contents", [])
-    client.close()
-    return [item["Key"] for item in found]
+    deadline = time.monotonic() + SETTLED_SECONDS
+    while True:
+        found = client.list_objects_v2(Bucket=server.bucket, Prefix=prefix).get("Contents", [])
+        if not found or time.monotonic() >= deadline:
+            client.close()
+            return [item["Key"] for item in found]
