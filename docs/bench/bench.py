@@ -82,7 +82,8 @@ def agent_at_rest(build: Path) -> dict[str, float]:
     """Resident memory and share of one core of an agent whose training sleeps."""
     nap = REST_SECONDS + 12
     sleeper = f"import outlive, time\nwith outlive.attach(x=0) as run:\n run.step(); time.sleep({nap})"
-    with s3_server("moto") as server, (build / "journal.txt").open("ab") as journal:
+    told = build / "rest.txt"
+    with s3_server("moto") as server, told.open("wb") as journal:
         keys = {
             "OUTLIVE_S3_ACCESS_KEY_ID": server.access_key,
             "OUTLIVE_S3_SECRET_ACCESS_KEY": server.secret_key,
@@ -93,7 +94,7 @@ def agent_at_rest(build: Path) -> dict[str, float]:
             stderr=journal,
             env={**os.environ, **keys, "OUTLIVE_S3_ENDPOINT": server.endpoint},
         )
-        time.sleep(8)
+        _wait_for(told, b"training: step", process)
         before = _cpu_seconds(process.pid)
         time.sleep(REST_SECONDS)
         used = _cpu_seconds(process.pid) - before
@@ -101,6 +102,14 @@ def agent_at_rest(build: Path) -> dict[str, float]:
         process.wait(timeout=60)
     resident = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
     return {"resident_megabytes": resident / 1e6, "core_percent": used / REST_SECONDS * 100}
+
+
+def _wait_for(file: Path, words: bytes, process: "subprocess.Popen[bytes]") -> None:
+    """Until the agent's beginning is over, however long that takes here."""
+    while words not in file.read_bytes():
+        if process.poll() is not None:
+            raise SystemExit(f"the agent ended before its training began; see {file}")
+        time.sleep(0.05)
 
 
 def _cpu_seconds(pid: int) -> float:
