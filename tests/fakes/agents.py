@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 TRAINER = [sys.executable, str(Path(__file__).with_name("trainer.py"))]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)
