@@ -26,6 +26,16 @@ def test_strides_and_shared_storage_survive() -> None:
     assert TensorTable.decode(table.encode()) == table
 
 
+def test_pieces_and_owners_survive() -> None:
+    """A shard says what it is a piece of, and an entry without bytes who has them."""
+    piece = TensorEntry(
+        path="a", dtype="float32", shape=(2, 4), offset=0, bytes=32, device="cpu", whole=(5, 4), at=(3, 0)
+    )
+    elsewhere = TensorEntry(path="b", dtype="float32", shape=(8,), offset=64, bytes=0, device="cpu", owner=3)
+    table = TensorTable(bytes=64, tensors=(piece, elsewhere))
+    assert TensorTable.decode(table.encode()) == table
+
+
 GOOD = {"path": "a", "dtype": "uint8", "shape": [64], "offset": 0, "bytes": 64, "device": "cpu", "group": 0}
 
 
@@ -56,6 +66,12 @@ GOOD = {"path": "a", "dtype": "uint8", "shape": [64], "offset": 0, "bytes": 64, 
         {"path": 3},
         {"group": -1},
         {"group": None},
+        {"owner": 1},
+        {"owner": -1, "bytes": 0},
+        {"global": [128]},
+        {"at": [0]},
+        {"global": [128], "at": [65]},
+        {"global": [128, 1], "at": [0, 0]},
     ],
 )
 def test_a_table_that_reaches_out_of_its_image_is_refused(change: dict[str, object]) -> None:

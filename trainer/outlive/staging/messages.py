@@ -26,6 +26,10 @@ class Hello:
     pid: int
     rank: int = 0
     world: int = 1
+    local_world: int = 1
+    """How many of them this agent will see."""
+    formation: str = ""
+    """A name for this set of ranks: another one's coming ends it."""
     versions: Mapping[str, str] = field(default_factory=dict)
     life: int = 0
     nonce: str = ""
@@ -62,6 +66,45 @@ class Restored:
     bytes: int
     table: int
     values: int
+    source: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """To the first rank of a node, where nodes are several: the agent's life, 0 if it has none."""
+
+    packet: ClassVar[str] = "standing"
+    life: int
+    nonce: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """The life that the ranks take part in, their agent with them; life 0: it shall claim one."""
+
+    packet: ClassVar[str] = "join"
+    life: int
+    nonce: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredParts:
+    """The checkpoint of several ranks to resume from. Comes with all images in one, and with the notes.
+
+    The notes begin with ``index`` bytes of JSON: ``[{rank, offset, bytes, table, values}]``, then follow each
+    part's table and values.
+    """
+
+    packet: ClassVar[str] = "restored_parts"
+    life: int
+    step: int
+    epoch: int | None = None
+    world: int
+    bytes: int
+    index: int
+    notes: int
+    """Bytes of the notes in all."""
     source: str
     seconds: float
 
@@ -153,6 +196,9 @@ Message: TypeAlias = (
     | Welcome
     | Fresh
     | Restored
+    | RestoredParts
+    | Standing
+    | Join
     | Refused
     | ArenaOffer
     | SnapshotTaken

@@ -17,11 +17,16 @@ _DTYPE: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _DEVICE: Final = re.compile(r"[a-z][a-z0-9_]{0,31}(?::[0-9]{1,5})?")
 _MOST_DIMENSIONS: Final = 64
 _MOST_BYTES: Final = 2**50
+MAX_RANK: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorEntry:
-    """One tensor, row-major in the image. ``strides``: those it had in memory, if it was dense otherwise."""
+    """One tensor, row-major in the image. ``strides``: those it had in memory, if it was dense otherwise.
+
+    With ranks: ``whole`` is the shape of which this is a piece that begins ``at``, and ``owner`` the rank in
+    whose part its bytes lie, under the same path; then ``bytes`` is 0.
+    """
 
     path: str
     dtype: str
@@ -31,6 +36,9 @@ class TensorEntry:
     device: str
     strides: tuple[int, ...] | None = None
     group: int = 0
+    whole: tuple[int, ...] | None = None
+    at: tuple[int, ...] | None = None
+    owner: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +89,10 @@ def _entry_json(entry: TensorEntry) -> Json:
     }
     if entry.strides is not None:
         members["strides"] = entry.strides
+    if entry.whole is not None:
+        members |= {"global": entry.whole, "at": entry.at}
+    if entry.owner is not None:
+        members["owner"] = entry.owner
     return {**members, "group": entry.group}
 
 
@@ -89,10 +101,16 @@ def _entry(fields: Fields, *, total: int) -> TensorEntry:
     offset = fields.integer("offset", high=total - size)
     shape = _dimensions(fields, "shape")
     strides = _dimensions(fields, "strides") if fields.has("strides") else None
+    whole = _dimensions(fields, "global") if fields.has("global") else None
+    at = _dimensions(fields, "at") if fields.has("at") else None
+    owner = fields.integer("owner", high=MAX_RANK) if fields.has("owner") else None
     elements = prod(shape)
     # An element has at least one bit and at most 16 bytes, whatever its dtype is called.
-    if offset % ALIGNMENT or elements > size * 8 or size > elements * 16:
+    fits = size == 0 if owner is not None else elements <= size * 8 and size <= elements * 16
+    if offset % ALIGNMENT or not fits:
         raise fields.wrong("offset, bytes or shape")
+    if not _inside(shape, whole, at):
+        raise fields.wrong("global or at")
     if strides is not None and len(strides) != len(shape):
         raise fields.wrong("strides")
     return TensorEntry(
@@ -104,6 +122,18 @@ def _entry(fields: Fields, *, total: int) -> TensorEntry:
         device=fields.text("device", pattern=_DEVICE),
         strides=strides,
         group=fields.integer("group", high=2**31),
+        whole=whole,
+        at=at,
+        owner=owner,
+    )
+
+
+def _inside(shape: tuple[int, ...], whole: tuple[int, ...] | None, at: tuple[int, ...] | None) -> bool:
+    """Whether this is a piece of that; a tensor that is no piece of anything says neither."""
+    if whole is None or at is None:
+        return whole is at
+    return len(shape) == len(whole) == len(at) and all(
+        begin + size <= full for begin, size, full in zip(at, shape, whole, strict=True)
     )
 
 
