@@ -328,7 +328,8 @@ class Guard:
         self._record.close(patient=not given_up, seconds=self._ending.left(time.monotonic()))
         self._place.closing.set()  # what is left to do is not worth waiting for
         if self._watch is not None:
-            self._watch.close(saved=self._exit in {Exit.RESUME, Exit.FINISHED})
+            left = 0.0 if given_up else self._ending.left(time.monotonic())
+            self._watch.close(saved=self._exit in {Exit.RESUME, Exit.FINISHED}, seconds=left)
         if given_up:
             self._ending.cut()
         self._place.lock.release()

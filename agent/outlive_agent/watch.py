@@ -18,6 +18,8 @@ from outlive_agent.sources.flag_file import FlagFile
 from outlive_agent.sources.inbox import Inbox
 from outlive_agent.sources.interface import Source
 
+TIDY_SECONDS = 5.0
+
 
 class Watch:
     """Begins with the life, ends with it."""
@@ -59,10 +61,11 @@ class Watch:
         """A commit was acknowledged: remove what the policy lets go."""
         self._pruning.after_commit(owner)
 
-    def close(self, *, saved: bool = False) -> None:
+    def close(self, *, saved: bool = False, seconds: float = TIDY_SECONDS) -> None:
         """Remove the requests that were acted on, so that the next life does not act on them again.
 
-        ``saved``: all is durable, so what was announced has been acted on for good.
+        ``saved``: all is durable, so what was announced has been acted on for good. A bucket that does not
+        answer is waited for no longer than ``seconds``: the next life passes over what is older than itself.
         """
         self._closing.set()
         if not self._heard:
@@ -72,7 +75,13 @@ class Watch:
         if saved:
             self._remembered.settle()
             self._cloud.handled()
-        with suppress(OutliveError):  # the next life passes over what is older than itself
+        if seconds > 0:
+            tidying = threading.Thread(target=self._tidy, name="tidying", daemon=True)
+            tidying.start()
+            tidying.join(min(seconds, TIDY_SECONDS))
+
+    def _tidy(self) -> None:
+        with suppress(OutliveError):
             self._inbox.handled()
 
     def _tell(self, said: Notice | Withdrawn) -> None:

@@ -71,6 +71,23 @@ def test_training_that_fails_on_its_way_out_brings_no_agent_back(scene: Scene) -
     goes_on(scene, at=scene.saved()[0].step)
 
 
+def test_reclaim_while_the_bucket_is_silent_ends_in_time_and_says_what_it_cost(scene: Scene) -> None:
+    """The last save can't be brought home: the agent ends with 74 before the deadline and stays down, and the
+    next machine goes on from the last checkpoint that was acknowledged."""
+    first = scene.next_machine(SLOW)
+    wait_for_step(first, 7)
+    scene.outlive("reclaim", RUN, "--in", "8s")
+    first.wait_for(JournalLine("reclaim announced by inbox", unit=AGENT), within=20)
+    with scene.silent_bucket():
+        shown = first.wait_for(UnitState(AGENT, "failed"), within=40)
+        first.wait_for(UnitState(TRAIN, "inactive"), within=10)
+        first.power_cut()
+    assert ("74", "0") == (shown["ExecMainStatus"], shown["NRestarts"])
+    newest = scene.saved()[0].step
+    assert acknowledged(first)[-1] <= newest
+    goes_on(scene, at=newest)
+
+
 def test_power_button_costs_no_step(scene: Scene) -> None:
     """No notice: the training stops and hands its state over, then the agent sees it home."""
     first = scene.next_machine(SLOW)
