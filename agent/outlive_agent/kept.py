@@ -1,6 +1,6 @@
 """The life of a daemon, kept in its runtime directory until the life ends: who replaces it goes on with it.
 
-systemd keeps the directory while it restarts the agent, and a reboot clears it.
+systemd keeps the directory, and a reboot clears it.
 """
 
 import json

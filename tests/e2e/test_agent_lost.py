@@ -34,6 +34,30 @@ def test_hung_agent_is_ended_by_the_watchdog_and_replaced(scene: Scene) -> None:
     assert untouched() == scene.end()
 
 
+def test_agent_that_cannot_live_leaves_the_training_alone_until_it_is_put_right(scene: Scene) -> None:
+    """An agent that dies at every start is given up by systemd (StartLimitBurst); the training goes on, says
+    that nobody saves it, and is saved again by the agent that is started once the cause is gone."""
+    broken = "RestartSec=100ms\nExecStartPre=/usr/bin/test ! -e /srv/broken"
+    text = drop_in(scene.user_data(SLOW), AGENT, broken)
+    droplet = scene.next_machine(user_data=text)
+    wait_for_step(droplet, 20)
+    trainer = droplet.unit(TRAIN)["MainPID"]
+    droplet.run("touch", "/srv/broken")
+    droplet.run("systemctl", "kill", "--signal=KILL", AGENT)
+    droplet.wait_for(JournalLine("Start request repeated too quickly", unit=AGENT), within=40)
+    droplet.wait_for(UnitState(AGENT, "failed"), within=10)
+    droplet.wait_for(JournalLine("nobody saves", unit=TRAIN), within=20)
+    assert trainer == droplet.unit(TRAIN)["MainPID"]
+    droplet.run("rm", "/srv/broken")
+    droplet.run("systemctl", "reset-failed", AGENT)
+    droplet.run("systemctl", "start", AGENT)
+    wait_for_step(droplet, scene.saved()[0].step + 20)
+    assert trainer == droplet.unit(TRAIN)["MainPID"]
+    wait_finished(droplet)
+    assert 1 == len(scene.lives())
+    assert untouched() == scene.end()
+
+
 def test_crashed_training_restarts_from_memory(scene: Scene) -> None:
     """SIGKILL of the training: it starts again from what the agent holds in memory."""
     droplet = scene.next_machine(SLOW)

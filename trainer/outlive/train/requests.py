@@ -1,5 +1,6 @@
 """Who asked for a save, and what comes of it at a boundary."""
 
+import time
 from typing import NoReturn
 
 from outlive.errors import StateError
@@ -9,6 +10,8 @@ from outlive.train.saving import Saving, say
 from outlive.train.stop import EXIT_RESUME, EXIT_SAVE_FAILED, EXIT_SUPERSEDED, Signals
 
 _PATIENCE_BOUNDARIES = 100
+_ALONE_SECONDS, _ALONE_AGAIN_SECONDS = 10.0, 600.0
+"""How long a daemon that systemd replaces may be away before it is said, and how often it is said again."""
 
 
 class Requests:
@@ -26,6 +29,8 @@ class Requests:
         self._signal_seen = False
         self._half_done = 0
         self._said = ""
+        self._alone_since = 0.0
+        self._say_alone_at = 0.0
 
     def due(self, step: int | None) -> bool:
         """Whether there is anything to do at this boundary. `step` is None between two epochs.
@@ -119,6 +124,7 @@ class Requests:
             say(f"Error: {link.refused.message}")
             self._leave(EXIT_SUPERSEDED)
         if not link.lost:
+            self._alone_since = 0.0
             return
         stopping = self._want is not None and self._want.stop
         parent_died = link.welcome.mode == "exec"
@@ -132,6 +138,18 @@ class Requests:
         elif stopping or parent_died:
             say(f"stopped after step {stand.step} without a last save, since its agent is gone")
             self._leave(EXIT_SAVE_FAILED)
+        else:
+            self._say_alone(time.monotonic())
+
+    def _say_alone(self, now: float) -> None:
+        if not self._alone_since:
+            self._alone_since, self._say_alone_at = now, now + _ALONE_SECONDS
+        elif now >= self._say_alone_at:
+            self._say_alone_at = now + _ALONE_AGAIN_SECONDS
+            say(
+                f"nobody saves this training: its agent has been gone for {now - self._alone_since:.0f} s"
+                " (journalctl -u outlive-agent says why); training goes on"
+            )
 
     def _stop(self, want: Want, stand: Stand) -> NoReturn:
         safe = self._saving.secure(urgent=True)
