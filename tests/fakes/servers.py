@@ -1,6 +1,8 @@
 """Real S3 servers on this machine: ``with s3_server("rgw") as server:``, or ``shared("rgw")`` for a test run.
 
-moto enforces ``If-None-Match``. rclone ignores it. rgw is Ceph over TLS, the engine of DigitalOcean Spaces.
+moto and ministack enforce ``If-None-Match``, and ministack verifies checksums, too. rclone and pys3local
+ignore it; the latter ignores ``Range`` as well, and lists one page and no more. Swift looks first and writes
+then. rgw is Ceph over TLS, the engine of DigitalOcean Spaces.
 """
 
 import atexit
@@ -17,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import boto3
 from botocore.config import Config
 
-from fakes import radosgw
+from fakes import radosgw, swift
+from fakes.environments import environment
 from fakes.programs import Program, free_port, listens
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
-Kind = Literal["moto", "rclone", "rgw"]
+Kind = Literal["moto", "ministack", "rclone", "pys3local", "swift", "rgw"]
 BUCKET = "outlive-test"
 _Start: TypeAlias = "Callable[[Path], contextlib.AbstractContextManager[Server]]"
 
@@ -78,7 +81,14 @@ class Server:
 def s3_server(kind: Kind, *, memory_bytes: int = 1 << 30) -> Iterator[Server]:
     """A fresh server for as long as the block lasts. ``memory_bytes``: how much Ceph can hold."""
     ceph = functools.partial(_rgw, memory_bytes=memory_bytes)
-    start: dict[Kind, _Start] = {"moto": _moto, "rclone": _rclone, "rgw": ceph}
+    start: dict[Kind, _Start] = {
+        "moto": _moto,
+        "ministack": _ministack,
+        "rclone": _rclone,
+        "pys3local": _pys3local,
+        "swift": _swift,
+        "rgw": ceph,
+    }
     with contextlib.ExitStack() as stack:
         server = _started(stack, kind, start[kind])
         client = server.client()
@@ -118,6 +128,51 @@ def _moto(folder: Path) -> Iterator[Server]:
             access_key="AKTEST",
             secret_key="SKTEST",  # noqa: S106
             programs=(program,),
+        )
+
+
+@contextlib.contextmanager
+def _ministack(folder: Path) -> Iterator[Server]:
+    port = free_port()
+    command = [str(environment("ministack", ["ministack==1.5.33"]) / "bin" / "ministack")]
+    settings = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "SERVICES": "s3"}
+    with _running(command, folder, port, **settings) as program:
+        yield Server(
+            kind="ministack",
+            endpoint=f"http://127.0.0.1:{port}",
+            access_key="AKTEST",
+            secret_key="SKTEST",  # noqa: S106
+            programs=(program,),
+        )
+
+
+@contextlib.contextmanager
+def _pys3local(folder: Path) -> Iterator[Server]:
+    port = free_port()
+    program = str(environment("pys3local", ["pys3local==0.2.1"]) / "bin" / "pys3local")
+    words = ["serve", "--path", str(folder / "data"), "--listen", f"127.0.0.1:{port}"]
+    keys = ["--access-key-id", "AKTEST", "--secret-access-key", "SKTEST"]
+    with _running([program, *words, *keys, "--allow-bucket-creation"], folder, port) as running:
+        yield Server(
+            kind="pys3local",
+            endpoint=f"http://127.0.0.1:{port}",
+            access_key="AKTEST",
+            secret_key="SKTEST",  # noqa: S106
+            create_only=False,
+            programs=(running,),
+        )
+
+
+@contextlib.contextmanager
+def _swift(folder: Path) -> Iterator[Server]:
+    with swift.running(folder) as running:
+        yield Server(
+            kind="swift",
+            endpoint=running.endpoint,
+            access_key=swift.ACCESS_KEY,
+            secret_key=swift.SECRET_KEY,
+            create_only=False,
+            programs=running.programs,
         )
 
 

@@ -17,7 +17,10 @@ from outlive.objects.retry import Retrying
 from outlive.objects.s3 import S3Store
 from outlive.objects.sealed import Encryption, Sealed, Signature
 
-STORES = ("memory", "encrypted", "signed", "local", "moto", "rclone", "rgw")
+STORES = (
+    *("memory", "encrypted", "signed", "local"),
+    *("moto", "ministack", "rclone", "swift", "rgw"),
+)
 
 
 def s3_store(server: Server, *, prefix: str | None = None) -> S3Store:
