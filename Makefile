@@ -26,6 +26,7 @@ soak:    ## the long forms of the fault tests, with their counts (an hour; SEED=
 	PYTHONPATH=tests $(PYTHON) tests/fault/kills.py --trainer 100 --agent 50 --both 50 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/races.py --rounds 200 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/long_life.py --saves 3000 $(if $(SEED),--seed $(SEED))
+	$(PYTHON) tests/fault/fuzz.py --runs 50000 $(if $(SEED),--seed $(SEED))
 
 bench:   ## what a save costs and how fast a run is back, beside what people use today (CASES=quick: 3 min)
 	$(SETUP) bench
