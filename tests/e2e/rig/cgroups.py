@@ -43,9 +43,10 @@ class Cgroup:
         """The host's process numbers of everything in it, at any depth."""
         found: set[int] = set()
         for folder in self.folders:
-            for procs in folder.rglob("cgroup.procs"):
-                with suppress(FileNotFoundError, OSError):  # the guest's systemd removes cgroups as we look
-                    found.update(int(line) for line in procs.read_text().split())
+            for inner, _, _ in os.walk(folder):  # passes over what the guest's systemd removes as we look
+                with suppress(OSError):
+                    procs = Path(inner, "cgroup.procs").read_text()
+                    found.update(int(line) for line in procs.split())
         return found - {0}
 
     def wait_empty(self, within: float) -> None:
@@ -63,7 +64,6 @@ class Cgroup:
                 os.kill(pid, signal.SIGKILL)
         self.wait_empty(10)
         for folder in self.folders:
-            if folder.exists():
-                for inner in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
-                    inner.rmdir()
-                folder.rmdir()
+            for inner, _, _ in os.walk(folder, topdown=False):
+                with suppress(FileNotFoundError):
+                    Path(inner).rmdir()
