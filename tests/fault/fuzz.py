@@ -3,7 +3,7 @@
     python tests/fault/fuzz.py [--runs 200000] [--seed N] [TARGET ...]
 
 Atheris (libFuzzer) in an environment of its own changes honest documents and keeps whatever reaches new code.
-A target may return or raise ``OutliveError``. It is a find if it raises anything else, takes 5 seconds or 1 GiB,
+A target may return or raise ``OutliveError``. It is a find if it raises anything else, takes 5 s or 1 GiB,
 or does what no reader does: run code, start a program, connect, remove a file. Exit status 1 if there is one;
 the input lies in build/fuzz then, and `python tests/fault/fuzz.py --input FILE TARGET` shows it again.
 """
