@@ -2,9 +2,10 @@
 
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
-from torch.distributed import HashStore
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from outlive.train.boundary import Want
 from outlive.train.council import ANSWER_SECONDS, Agreed, Chair, Council, Hall
@@ -49,10 +50,13 @@ class World:
                 every=lambda: every,
                 step_seconds=lambda: 0.05,
                 say=self.said.append,
-                permit=lambda agreed, number=number: self.permits.append((number, agreed)),
+                permit=partial(self._permitted, number),
             )
             seat = Chair if number == 0 else Council
             self.ranks.append(Rank(seat(hall, store, clock=lambda: self.now)))
+
+    def _permitted(self, rank: int, agreed: Agreed) -> None:
+        self.permits.append((rank, agreed))
 
     def run(self, draw: random.Random, *, turns: int) -> None:
         """So many turns of threads and trainings, in a random order; trainings stay within two steps."""

@@ -141,7 +141,7 @@ class Council:
             self._woken.clear()
             try:
                 self.tick()
-            except Exception as error:  # noqa: BLE001 - torch raises its own kinds when the store's host is gone
+            except Exception as error:  # torch raises its own kinds when the store's host is gone
                 with self._changed:
                     self.over = self.over or str(error).splitlines()[0]
                     self._changed.notify_all()
