@@ -137,9 +137,9 @@ def test_the_training_waits_for_a_late_hand_over(
         go_on.set()
         turn.join()
         assert door.reached.is_set(), "the training did not wait"
+        settled(agent)
         second = next(kept for kept in agent.kept if kept.packet.step == 2)
         assert second.image == wanted
-        settled(agent)
     assert 2 in steps(agent)
 
 
