@@ -13,7 +13,7 @@ from outlive.store.fetch import Restored, restore_newest
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import Identity, Life, adopt, claim, hold, read_adoption
 from outlive.store.manifest import Manifest
-from outlive.store.newest import checkpoints, listed, read_manifest
+from outlive.store.newest import checkpoints, listed, newest_first, read_manifest
 from outlive.store.sealing import check_seal
 from outlive_agent.events import BeginFailed, LifeClaimed, Post, StateReady
 from outlive_agent.held import Held
@@ -111,8 +111,9 @@ class Beginning:
 
     def _find_parent(self, life: Life) -> None:
         self._learn()
-        own = [found for found in checkpoints(self._store, self._run) if found.life == life.number]
-        parent = own[0] if own else None
+        last = next((c for c in newest_first(self._store, self._run) if c.life <= life.number), None)
+        own = last if last is not None and last.life == life.number else None
+        parent = own
         if parent is None:
             adoption = read_adoption(self._store, self._run, life.number)
             parent = adoption.checkpoint if adoption is not None else None
@@ -122,7 +123,7 @@ class Beginning:
                 manifest = read_manifest(self._store, self._run, parent)
             except Damaged as error:  # then nothing is known to be there, and everything is sent
                 self._journal.problem(f"the manifest of {step_text(parent.step)} can't be used", error)
-        held = self._left_for(life, own[0] if own else None, parent)
+        held = self._left_for(life, own, parent)
         self._left = None
         self._post(StateReady(held=held, parent=manifest, seconds=0.0, left=held is not None))
 

@@ -165,7 +165,7 @@ osd_memory_target = {memory_bytes}
 osd_max_object_name_len = 1024
 osd_op_num_shards = 4
 [client.rgw]
-rgw_frontends = beast ssl_endpoint=127.0.0.1:{gateway_port} ssl_certificate={folder}/gateway.pem
+rgw_frontends = beast ssl_endpoint=127.0.0.1:{gateway_port} ssl_certificate={folder}/gateway.pem tcp_nodelay=1
 rgw_data = {folder}/rgw
 rgw_enable_usage_log = false
 rgw_enable_ops_log = false

@@ -1,4 +1,6 @@
 import os
+from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -8,15 +10,18 @@ from hypothesis import strategies as st
 from fakes.checkpoints import IDENTITY, Passed, begin, snapshot
 from fakes.stores import CountingStore
 from outlive.errors import Damaged, NotFound, Superseded
+from outlive.objects.interface import ObjectInfo
 from outlive.objects.local import LocalStore
 from outlive.objects.memory import MemoryStore
 from outlive.store import layout
 from outlive.store.commit import Committer
 from outlive.store.fetch import restore_newest
 from outlive.store.layout import CheckpointId
-from outlive.store.lives import claim, newest_life
-from outlive.store.newest import checkpoints, preferred, read_manifest
+from outlive.store.lives import Claim, Life, adopt, claim, newest_life
+from outlive.store.newest import checkpoints, newest_first, preferred, read_manifest
 from outlive.store.survey import survey
+
+NOW = datetime(2026, 12, 1, tzinfo=timezone.utc)
 
 
 def oracle(found: list[CheckpointId], rewound: dict[int, CheckpointId | None]) -> list[CheckpointId]:
@@ -166,6 +171,72 @@ def test_choosing_costs_two_listings_however_many_lives_there_were() -> None:
     counting = CountingStore(store)
     assert len(checkpoints(counting, "gpt")) == 20
     assert len(counting.seen) == 2
+
+
+class Pages(CountingStore):
+    """Counts the keys that were listed, too."""
+
+    keys = 0
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        for info in super().list(prefix, after=after):
+            self.keys += 1
+            yield info
+
+
+def filled(*, lives: int, each: int) -> Pages:
+    """A long run: whole checkpoints in its newest life, only their keys below it."""
+    store = MemoryStore()
+    for life in range(1, lives + 1):
+        committer = Committer(store, claim(store, "gpt", identity=IDENTITY), parent=None)
+        for step in range(1, each + 1):
+            if life < lives:
+                store.put(layout.manifest("gpt", CheckpointId(life, step)), b"")
+            elif step in {1, each}:
+                committer.commit(snapshot(step, b"%d" % step))
+    return Pages(store)
+
+
+def test_a_resume_asks_as_little_among_ten_thousand_checkpoints_as_among_ten() -> None:
+    """The decision costs a handful of requests and a page of keys: a long run starts as fast as a new one."""
+    run = filled(lives=100, each=100)
+    claim(run.inner, "gpt", identity=IDENTITY)
+    found = restore_newest(run, "gpt", lambda size: memoryview(bytearray(size)), on_damaged=Passed())
+    assert found is not None
+    assert found.manifest.id == CheckpointId(100, 100)
+    assert [what for what in run.seen if "/chunks/" not in what[1]] == [
+        ("list", "gpt/lives/"),
+        ("list", "gpt/checkpoints/"),  # what is of the life that asks, or of a later one: nothing
+        ("list", "gpt/checkpoints/000100-"),
+        ("get", layout.manifest("gpt", CheckpointId(100, 100))),
+    ]
+    assert run.keys < 1000
+
+
+def test_many_lives_without_a_checkpoint_cost_few_listings_more() -> None:
+    """A machine that died at each start, a hundred times, is neither a hundred requests nor all the keys."""
+    run = filled(lives=300, each=3)
+    for _ in range(100):
+        claim(run.inner, "gpt", identity=IDENTITY)
+    assert next(newest_first(run, "gpt")) == CheckpointId(300, 3)
+    assert len(run.seen) <= 10
+    assert run.keys < 1000
+
+
+@given(st.lists(checkpoint_ids, unique=True), rewinds(), st.sets(st.integers(1, 9)))
+def test_what_is_asked_piece_by_piece_is_the_same_order(
+    found: list[CheckpointId], rewound: dict[int, CheckpointId | None], lives: set[int]
+) -> None:
+    """Whatever lives have a claim: one that somebody removed hides no checkpoint."""
+    store = MemoryStore()
+    for number in lives:
+        claimed = Claim(run="gpt", life=number, nonce="0" * 32, claimed_at=NOW, identity=IDENTITY)
+        store.put(layout.life("gpt", number), claimed.encode())
+    for checkpoint in found:
+        store.put(layout.manifest("gpt", checkpoint), b"")
+    for number, target in rewound.items():
+        adopt(store, Life(run="gpt", number=number, nonce="0" * 32), target, rewind=True)
+    assert list(newest_first(store, "gpt")) == checkpoints(store, "gpt")
 
 
 def test_an_altered_rewind_stops_the_reader() -> None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from outlive.errors import ConfigError, Damaged
 from outlive.objects.interface import ObjectStore
 from outlive.store.layout import CheckpointId
 from outlive.store.manifest import Manifest
-from outlive.store.newest import checkpoints, read_manifest
+from outlive.store.newest import newest_first, read_manifest
 from outlive.store.runs import runs
 from outlive_agent.doctor.finding import Finding, ok, warning
 from outlive_agent.units import bytes_text
@@ -34,7 +34,7 @@ def newest_state(store: ObjectStore, run: str) -> State | None:
     name = run or _only(store)
     if not name:
         return None
-    found = checkpoints(store, name)[:_LOOKED_AT]
+    found = list(islice(newest_first(store, name), _LOOKED_AT))
     if not found:
         return None
     manifests = _readable(store, name, found)

@@ -10,7 +10,7 @@ from outlive.store.chunks import digest
 from outlive.store.flight import Cancel, Tally, each, workers_for
 from outlive.store.layout import CheckpointId
 from outlive.store.manifest import Blob, Manifest, Part
-from outlive.store.newest import checkpoints, read_manifest
+from outlive.store.newest import newest_first, read_manifest
 from outlive.store.table import TensorTable
 
 Fetching = Callable[[int, int], None]
@@ -86,7 +86,7 @@ def restore_newest(
     may decide to begin from zero then. ``allocate`` is asked for each attempt.
     """
     last: Damaged | NotFound | None = None
-    for checkpoint in checkpoints(store, run):
+    for checkpoint in newest_first(store, run):
         try:
             manifest = read_manifest(store, run, checkpoint)
             image = allocate(manifest.parts[0].bytes)

@@ -1,6 +1,8 @@
 """Which checkpoint a life resumes from: the order of preference, with every deliberate rewind honoured."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
 
 from outlive.errors import Damaged, NotFound
 from outlive.objects.interface import ObjectStore
@@ -9,6 +11,16 @@ from outlive.store.document import DOCUMENT_BYTES
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import Adoption, read_adoption
 from outlive.store.manifest import Manifest
+
+
+def newest_first(store: ObjectStore, run: str) -> Iterator[CheckpointId]:
+    """The same as ``checkpoints``, asked for as far as it is read.
+
+    The first one costs about four short listings, however many checkpoints there are. ``StoreError`` and
+    ``Damaged`` may come at any turn.
+    """
+    lives, rewound = _lives(store, run)
+    yield from _order(_by_life(store, run, lives), rewound)
 
 
 def checkpoints(store: ObjectStore, run: str) -> list[CheckpointId]:
@@ -27,30 +39,14 @@ def listed(store: ObjectStore, run: str) -> list[CheckpointId]:
 
 def rewinds(store: ObjectStore, run: str) -> dict[int, CheckpointId | None]:
     """Which lives went back on purpose, and to what. ``Damaged`` if that can't be read: nobody may guess."""
-    found: dict[int, CheckpointId | None] = {}
-    for info in store.list(layout.lives(run)):
-        life = layout.parse_rewound(run, info.key)
-        if life is not None:
-            found[life] = _rewind(store, run, life).checkpoint
-    return found
+    return _lives(store, run)[1]
 
 
 def preferred(found: list[CheckpointId], rewound: Mapping[int, CheckpointId | None]) -> list[CheckpointId]:
     """The order of preference: from the newest life downwards; one that rewound leads on to where it went."""
-    order: list[CheckpointId] = []
-    by_life: dict[int, list[CheckpointId]] = {}
-    for checkpoint in sorted(found, reverse=True):
-        by_life.setdefault(checkpoint.life, []).append(checkpoint)
-    below: CheckpointId | None = None  # where the last rewind on the way led to
-    for life in sorted({*by_life, *rewound}, reverse=True):
-        if below is not None and life > below.life:
-            continue
-        order += [checkpoint for checkpoint in by_life.get(life, []) if below is None or checkpoint <= below]
-        if life in rewound:
-            below = rewound[life]
-            if below is None:
-                break
-    return order
+    by_life = {life: list(own) for life, own in groupby(sorted(found, reverse=True), attrgetter("life"))}
+    lives = sorted({*by_life, *rewound}, reverse=True)
+    return list(_order(((life, by_life.get(life, [])) for life in lives), rewound))
 
 
 def read_manifest(store: ObjectStore, run: str, checkpoint: CheckpointId) -> Manifest:
@@ -60,6 +56,72 @@ def read_manifest(store: ObjectStore, run: str, checkpoint: CheckpointId) -> Man
     if (found.run, found.id) != (run, checkpoint):
         raise Damaged(f"{key} in {store.location} is the manifest of {found.run} {found.id}")
     return found
+
+
+def _order(
+    by_life: Iterable[tuple[int, list[CheckpointId]]], rewound: Mapping[int, CheckpointId | None]
+) -> Iterator[CheckpointId]:
+    """The order, from lives with their checkpoints, both from the newest one downwards."""
+    below: CheckpointId | None = None  # where the last rewind on the way led to
+    for life, own in by_life:
+        if below is not None and life > below.life:
+            continue
+        yield from (checkpoint for checkpoint in own if below is None or checkpoint <= below)
+        if life in rewound:
+            below = rewound[life]
+            if below is None:
+                return
+
+
+def _lives(store: ObjectStore, run: str) -> tuple[set[int], dict[int, CheckpointId | None]]:
+    """All that are known in ``lives/``, and those of them that went back."""
+    known: set[int] = set()
+    found: dict[int, CheckpointId | None] = {}
+    for info in store.list(layout.lives(run)):
+        claim, life = layout.parse_claim(run, info.key), layout.parse_rewound(run, info.key)
+        if claim is not None:
+            known.add(claim.life)
+        if life is not None:
+            known.add(life)
+            found[life] = _rewind(store, run, life).checkpoint
+    return known, found
+
+
+def _by_life(store: ObjectStore, run: str, lives: set[int]) -> Iterator[tuple[int, list[CheckpointId]]]:
+    """Lives with their checkpoints, the newest first: all that are in ``lives``, and others that have any.
+
+    That a claim was removed hides nothing: what lies between two lives is asked for with the older one.
+    """
+    known = sorted(lives, reverse=True)
+    firsts = [known[index] for index in _steps(len(known))]
+    above = layout.MAX_LIFE + 1
+    for life in [*firsts, 1]:
+        if life < above:
+            within = sorted(_between(store, run, life, above), reverse=True)
+            own = {number: list(found) for number, found in groupby(within, attrgetter("life"))}
+            asked = {number for number in lives if life <= number < above}
+            yield from ((number, own.get(number, [])) for number in sorted({*own, *asked}, reverse=True))
+            above = life
+
+
+def _steps(count: int) -> Iterator[int]:
+    """0, 1, 3, 7, ...: each listing takes twice as many lives as the one before it."""
+    index = 0
+    while index < count:
+        yield index
+        index = 2 * index + 1
+
+
+def _between(store: ObjectStore, run: str, low: int, high: int) -> Iterator[CheckpointId]:
+    """The checkpoints of the lives from ``low`` up to ``high``, which is not among them."""
+    start = f"{layout.manifests(run)}{low:06d}"
+    alone = high == low + 1
+    for info in store.list(f"{start}-") if alone else store.list(layout.manifests(run), after=start):
+        checkpoint = layout.parse_manifest(run, info.key)
+        if checkpoint is not None and checkpoint.life >= high:
+            return
+        if checkpoint is not None:
+            yield checkpoint
 
 
 def _rewind(store: ObjectStore, run: str, life: int) -> Adoption:

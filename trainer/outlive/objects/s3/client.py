@@ -18,6 +18,7 @@ from outlive.errors import ConfigError
 from outlive.objects.credentials import Credentials
 from outlive.objects.presets import Endpoint
 from outlive.objects.s3.body import MemoryBody
+from outlive.objects.s3.instants import instant
 from outlive.objects.s3.transport import Transport
 from outlive.objects.s3.watchdog import Patience
 
@@ -31,6 +32,7 @@ def connect(
     """A client and its connections. ``ConfigError`` if boto3's own settings on this machine are broken."""
     try:
         session = Session()
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
         if credentials is not None:
             session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
         addressing: dict[str, Any] = {"addressing_style": "virtual" if endpoint.virtual else "path"}
