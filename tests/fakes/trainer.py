@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from outlive.programs import program
 from outlive.staging.arena import Arena, notes_to_fd, read_notes
 from outlive.staging.channel import Channel, connect
 from outlive.staging.control import ControlPage
@@ -168,7 +169,7 @@ def start_sidecar(environ: "dict[str, str]") -> Channel:
     """As a bare ``python train.py`` does."""
     ours, theirs = Channel.pair()
     subprocess.Popen(
-        [sys.executable, "-m", "outlive_agent.sidecar", "--fd", str(theirs.fileno()), "--", *sys.argv],
+        [*program("outlive_agent.sidecar"), "--fd", str(theirs.fileno()), "--", *sys.argv],
         env={**os.environ, **environ},
         pass_fds=[theirs.fileno()],
         start_new_session=True,

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outlive.errors import OutliveError
+from outlive.programs import program
 from outlive.staging.rehearsal import VARIABLE, Entry, Orders, read_diary
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import read_adoption
@@ -67,7 +67,7 @@ class Running:
         self._diary = Path(orders.diary)
         self._read = self._step = 0
         self.log = self._diary.with_suffix(".log")
-        command = [sys.executable, "-m", "outlive_agent", "exec", "--store", str(site.location)]
+        command = [*program("outlive_agent.__main__"), "exec", "--store", str(site.location)]
         command += ["--run", site.run, "--every", _NEVER, "--keep", _ALL, "--stop-grace", "5 min"]
         command += ["--rewind", str(rewind)] if rewind is not None else []
         with self.log.open("ab") as output:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fakes import warm
+from outlive.programs import program
 
 AT_A_TIME = 4
 """They wait for one another's turns more than they compute."""
@@ -40,8 +41,9 @@ class Rehearse:
             "XDG_RUNTIME_DIR": str(self.directory),
             "TMPDIR": str(self.directory),
         }
+        (self.directory / "types.py").write_text("raise SystemExit('types is a file of the training')\n")
         return subprocess.Popen(
-            [sys.executable, "-m", "outlive_agent", "rehearse", *options, "--", *command],
+            [*program("outlive_agent.__main__"), "rehearse", *options, "--", *command],
             env={**clean, **here, **(environ or {})},
             cwd=self.directory,
             stdin=subprocess.DEVNULL,

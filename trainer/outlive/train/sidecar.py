@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from outlive.programs import program
 from outlive.staging.channel import Channel, connect
 from outlive.staging.messages import Welcome
 from outlive.train.link import Given, Link, RefusedError, Stopped
@@ -67,7 +68,7 @@ def start_sidecar(settings: Mapping[str, str]) -> Link:
     """A sidecar of this process, in a session of its own so that Ctrl-C does not reach it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-m", "outlive_agent.sidecar", "--fd", str(theirs.fileno()), "--"]
+        command = [*program("outlive_agent.sidecar"), "--fd", str(theirs.fileno()), "--"]
         process = subprocess.Popen(  # noqa: S603 - our own program
             [*command, *_own_command()],
             stdin=subprocess.DEVNULL,
