@@ -1,4 +1,4 @@
-"""The agent of a bare ``python train.py``, started by it (``outlive.programs``) with ``--fd N -- COMMAND``."""
+"""The agent of a bare ``python train.py``, which starts it (``outlive.programs``): ``--fd N -- COMMAND``."""
 
 import argparse
 import os
