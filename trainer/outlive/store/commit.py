@@ -111,6 +111,25 @@ class Committer:
             put_right=tuple(self._put_right),
         )
 
+    def conclude(self, manifest: Manifest) -> Committed:
+        """Make a checkpoint of parts that others have sent already; the manifest names them as this life's.
+
+        The same errors as ``commit``, and the same promise: when it returns, the checkpoint is acknowledged.
+        """
+        began = time.monotonic()
+        with self._turn:
+            if self._superseded is not None:
+                raise self._superseded
+            self._put_right = []
+            self.newest = self._publish(manifest)
+            self._acknowledge(self.newest)
+        return Committed(
+            manifest=self.newest,
+            sent_bytes=0,
+            seconds=time.monotonic() - began,
+            put_right=tuple(self._put_right),
+        )
+
     def _check(self, snapshot: Snapshot) -> None:
         """Refuse before the first byte is sent what could not become a checkpoint in the end."""
         if self._superseded is not None:

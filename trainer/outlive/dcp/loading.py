@@ -1,0 +1,72 @@
+"""``outlive.dcp.load``: torch's own load, of the newest checkpoint that is whole; on all ranks the same."""
+
+import logging
+import warnings
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load as load_with_torch
+
+from outlive.dcp.reader import Reader
+from outlive.errors import Damaged, NotFound
+from outlive.store.layout import CheckpointId
+
+log = logging.getLogger(__name__)
+
+
+def load(state_dict: dict[str, Any], storage_reader: Reader, **options: Any) -> CheckpointId | None:
+    """Load the newest whole checkpoint into `state_dict`; None, and nothing is touched, if the run has none.
+
+    `options` are those of ``torch.distributed.checkpoint.load``. A checkpoint that turns out to be damaged
+    while it is read is passed over, on all ranks. ``Damaged`` if none is left: `state_dict` holds rubbish.
+    """
+    storage_reader.reset(options.get("checkpoint_id"))
+    group = options.get("process_group")
+    alone = bool(options.get("no_dist")) or not (dist.is_available() and dist.is_initialized())
+    found = list(storage_reader.candidates()) if alone or dist.get_rank(group) == 0 else []
+    order = found if alone else _told(found, group)
+    last: BaseException | None = None
+    for checkpoint in order:
+        storage_reader.choose(checkpoint)
+        try:
+            with warnings.catch_warnings():
+                if alone:  # that is said by torch, too
+                    warnings.filterwarnings("ignore", message="torch.distributed is ")
+                load_with_torch(state_dict, storage_reader=storage_reader, **options)
+        except (CheckpointException, Damaged, NotFound) as error:
+            if not _is_damage(error):
+                raise
+            log.warning("checkpoint %s is passed over: %s", checkpoint, _line(error))
+            last = error
+        else:
+            return checkpoint
+        finally:
+            storage_reader.choose(None)
+    if last is not None:
+        raise Damaged(f"no checkpoint is whole; the last one: {_line(last)}")
+    return None
+
+
+def _told(found: list[CheckpointId], group: Any) -> list[CheckpointId]:
+    """The first rank's list, on all of them."""
+    box: list[Any] = [found]
+    first = 0 if group is None else dist.get_global_rank(group, 0)
+    dist.broadcast_object_list(box, src=first, group=group)
+    return list(box[0])
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Whether the checkpoint is at fault, and not the state that it is loaded into, or the store."""
+    causes = _causes(error)
+    return bool(causes) and all(isinstance(cause, (Damaged, NotFound)) for cause in causes)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    if isinstance(error, CheckpointException):
+        return [failure[0] for failure in error.failures.values()]
+    return [error]
+
+
+def _line(error: BaseException) -> str:
+    return "; ".join(str(cause) for cause in _causes(error))
