@@ -8,7 +8,7 @@ from typing import Final
 
 from outlive.errors import NotFound, StoreError
 from outlive.objects.interface import ObjectStore
-from outlive.objects.probe import Versioned, probe
+from outlive.objects.probe import ROUNDS, WRITERS, Versioned, probe
 from outlive_agent.doctor.finding import Finding, ok, problem, warning
 from outlive_agent.doctor.scratch import Scratch
 from outlive_agent.units import duration_text
@@ -99,7 +99,8 @@ def create_only(store: ObjectStore, scratch: Scratch) -> Sequence[Finding]:
     """Whether one of many concurrent writers wins: two machines that both believe they own a run."""
     found = probe(store, folder=scratch.key("create-only"))
     if found.create_only:
-        return [ok("create-only", "one of 8 concurrent writers wins, 3 times of 3", create_only=True)]
+        words = f"one of {WRITERS} concurrent writers wins, {ROUNDS} times of {ROUNDS}"
+        return [ok("create-only", words, create_only=True)]
     return [
         warning(
             "create-only",

@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 from outlive.errors import AlreadyExists, NotFound, StoreError
 from outlive.objects.interface import ObjectStore
 
-_ROUNDS = 5
+ROUNDS = 5
 """One race shows a server that looks first and writes then in two cases of three; so many leave 1 in 500."""
-_WRITERS = 8
+WRITERS = 8
 FOLDER = ".outlive-probe"
 """What is tried is tried below this, and removed again."""
 
@@ -60,7 +60,7 @@ def probe(store: ObjectStore, *, folder: str = "") -> Capabilities:
     if isinstance(store, Assuming):
         store.assume(create_only=True)
     folder = folder or f"{FOLDER}/{secrets.token_hex(8)}"
-    keys = [f"{folder}/{number}" for number in range(_ROUNDS)]
+    keys = [f"{folder}/{number}" for number in range(ROUNDS)]
     deletes = True
     try:
         tried = list(_until_broken(store, keys))
@@ -86,9 +86,9 @@ def _until_broken(store: ObjectStore, keys: Sequence[str]) -> Iterator[bool]:
 
 def _one_winner(store: ObjectStore, key: str) -> bool:
     """Whether the object holds what the only winner wrote. No winner: its answer was lost, no fault."""
-    nonces = [secrets.token_hex(16).encode() for _ in range(_WRITERS)]
-    start = threading.Barrier(_WRITERS)
-    with ThreadPoolExecutor(_WRITERS) as writers:
+    nonces = [secrets.token_hex(16).encode() for _ in range(WRITERS)]
+    start = threading.Barrier(WRITERS)
+    with ThreadPoolExecutor(WRITERS) as writers:
         wins = list(writers.map(_writer(store, key, start), nonces))
     winners = [nonce for nonce, won in zip(nonces, wins, strict=True) if won]
     try:
