@@ -6,6 +6,7 @@ import time
 
 from outlive.objects.retry import Cuttable
 from outlive_agent.beginning import Beginning
+from outlive_agent.bursts import Bursts
 from outlive_agent.drain import HURRIED_SECONDS, Drain
 from outlive_agent.endgame import EndGame
 from outlive_agent.events import CalledOff, Noticed, Signalled
@@ -48,6 +49,7 @@ class Ending:
         self._drain = Drain()
         self._draining = self._told = self._hurried = self._gave_up = False
         self._signals = 0
+        self._bursts = Bursts()
         self._next_extend = 0.0
 
     def tick(self, now: float) -> None:
@@ -110,6 +112,8 @@ class Ending:
         if event.number == signal.SIGUSR1:
             self._journal.info("SIGUSR1: saving at the next step")
             self._saves.ask("signal")
+            return
+        if self._bursts.echo(event.number, now):
             return
         interrupt = event.number == signal.SIGINT
         self._signals += 1

@@ -39,6 +39,16 @@ class Exec:
                 raise AssertionError(f"it ended without a line {pattern!r}:\n{self.text}")
             return found()[count - 1]
 
+    def insist(self, number: signal.Signals, line: str) -> None:
+        """Send it until that line comes: what follows at once is the same signal, heard twice."""
+
+        def sent() -> bool:
+            self.signal(number)
+            return self.process.poll() is not None or re.search(line, self.text) is not None
+
+        wait_until(sent, what=f"the line {line!r}")
+        self.wait_line(line)
+
     def signal(self, number: signal.Signals) -> None:
         """To the agent alone."""
         self.process.send_signal(number)

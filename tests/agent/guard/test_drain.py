@@ -123,9 +123,8 @@ def test_second_interrupt_ends_the_drain(machine: Machine) -> None:
         gone.set()
         run.signal(signal.SIGINT)
         run.wait_line("finishing the save of step")
-        run.signal(signal.SIGINT)
+        run.insist(signal.SIGINT, "giving up the save of step .*: interrupted again")
         assert run.exit_code() == Exit.SAVE_FAILED, run.text
-        run.wait_line("giving up the save of step .*: interrupted again")
         _few_lines(run, "SIGINT")
 
 
@@ -145,8 +144,6 @@ def test_second_sigterm_leaves_some_time(machine: Machine) -> None:
         gone.set()
         run.signal(signal.SIGTERM)
         run.wait_line("finishing the save of step")
-        run.signal(signal.SIGTERM)
-        run.wait_line("SIGTERM again: the save under way gets 10 s more")
-        run.signal(signal.SIGTERM)
-        run.wait_line("giving up the save of step .*: SIGTERM again")
+        run.insist(signal.SIGTERM, "SIGTERM again: the save under way gets 10 s more")
+        run.insist(signal.SIGTERM, "giving up the save of step .*: SIGTERM again")
         assert run.exit_code() == Exit.SAVE_FAILED, run.text

@@ -75,8 +75,7 @@ def test_second_interrupt_does_not_wait_for_the_training(machine: Machine) -> No
     run.wait_line("fresh")
     run.signal(signal.SIGINT)
     run.wait_line("SIGINT: saving and stopping")
-    run.signal(signal.SIGINT)
-    run.wait_line("not waiting")
+    run.insist(signal.SIGINT, "not waiting")
     run.exit_code()
 
 
