@@ -1,11 +1,11 @@
 """Signals that are one wish: whoever stops a group of processes often tells its leader once more."""
 
 BURST_SECONDS = 0.5
-"""Shorter than a person takes to decide to press Ctrl-C once more; ``timeout`` and Slurm take microseconds."""
+"""Shorter than a person takes to decide to press Ctrl-C once more; ``timeout`` takes microseconds."""
 
 
 class Bursts:
-    """Tells what somebody says again from what is only heard twice, such as the SIGTERM of GNU ``timeout``."""
+    """Tells what somebody says again from what is only heard twice, as the SIGTERM of GNU ``timeout``."""
 
     def __init__(self) -> None:
         self._number = 0

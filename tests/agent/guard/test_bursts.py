@@ -9,7 +9,7 @@ from outlive_agent.exits import Exit
 
 
 def test_what_is_heard_twice_counts_once_and_what_is_said_again_counts() -> None:
-    """However often the same comes within half a second; another signal, or the same later, is another wish."""
+    """However often it comes within half a second; another signal, or the same later, is another wish."""
     bursts = Bursts()
     late = BURST_SECONDS + 0.01
     heard = [
