@@ -27,6 +27,7 @@ VERBS: dict[str, Verb] = {
     "verify": Verb(f"{_CLI}.upkeep:verify_main", "read and check every byte of a checkpoint"),
     "prune": Verb(f"{_CLI}.upkeep:prune_main", "remove what the keep policy lets go"),
     "export": Verb(f"{_CLI}.export:export_main", "a checkpoint's model as a safetensors file"),
+    "import": Verb(f"{_CLI}.importing:import_main", "a model from elsewhere, for a new run to begin with"),
     "status": Verb(f"{_CLI}.local:status_main", "what the agents on this machine are doing"),
     "reclaim": Verb(f"{_CLI}.local:reclaim_main", "tell a run, from anywhere, that its machine goes away"),
     "rehearse": Verb(f"{_CLI}.rehearse:rehearse_main", "prove on your own command that a resume is exact"),

@@ -77,7 +77,7 @@ class TrackedModule:
         fleeting = self._fleeting() | set(saved["fleeting"])
         found = []
         for name in [*live, *(name for name in stored if name not in live)]:
-            if name in fleeting:
+            if name in fleeting or (name in live and name not in stored and _stands_in(name, live, saved)):
                 continue
             where = f"{self.name}.{name}"
             if name not in stored:
@@ -86,19 +86,24 @@ class TrackedModule:
                 found.append(f"{where}: in the checkpoint, but not in the model")
             else:
                 found += misfit(where, stored[name], live[name])
-        return found or self._ties(stored, {name: live[name] for name in live if name not in fleeting})
+        if found or saved.get("imported"):
+            return found  # other formats write what shares memory once, or twice
+        return self._ties(stored, {name: live[name] for name in live if name not in fleeting})
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Put the state back in place, so that nobody's reference to a parameter goes stale."""
         stored: dict[str, Stored] = saved["tensors"]
         for name, parameter in self.parameters():
-            bits(parameter).copy_(bits(stored[name].view))
-            parameter.requires_grad_(name not in saved["frozen"])
+            if name in stored:
+                bits(parameter).copy_(bits(stored[name].view))
+            if saved["frozen"] is not None:
+                parameter.requires_grad_(name not in saved["frozen"])
         for name, module, key in self._buffers():
             if name in stored:
                 _refill(module, key, stored[name])
         for clean, _, module in _walk(self.module):
-            module.training = clean not in saved["eval"]
+            if saved["eval"] is not None:
+                module.training = clean not in saved["eval"]
         for clean, module in self._with_extra_state():
             if clean in saved["extra"]:
                 module.set_extra_state(revived(saved["extra"][clean]))
@@ -150,6 +155,13 @@ class TrackedModule:
                 change = "shares" if now[name] != name else "no longer shares"
                 found.append(f"{self.name}.{name}: {change} the memory of {other}, unlike when it was saved")
         return found
+
+
+def _stands_in(name: str, live: Mapping[str, Tensor], saved: Mapping[str, Any]) -> bool:
+    """Whether a missing tensor's memory is filled under another name: safetensors keeps one of two."""
+    return bool(saved.get("imported")) and any(
+        place(live[name]) == place(live[other]) for other in saved["tensors"] if other in live
+    )
 
 
 def misfit(where: str, stored: Stored, live: Tensor) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 from outlive.errors import Damaged, StateError
 from outlive.store.layout import CheckpointId
 from outlive.train import environment, rng
+from outlive.train.imported import completed
 from outlive.train.link import Given
 from outlive.train.snapshot import moved_out, read
 from outlive.train.tracked import HINT, Tracked
@@ -17,7 +18,7 @@ class Resume:
 
     def __init__(self, given: Given) -> None:
         self.checkpoint = CheckpointId(given.packet.life, given.packet.step)
-        saved = read(given.arena.view, table=given.notes.table, notes=given.notes.values)
+        saved = completed(read(given.arena.view, table=given.notes.table, notes=given.notes.values))
         try:
             self.steps: int = saved["steps"]
             self.values: dict[str, Any] = revived(saved["state"])
@@ -61,7 +62,7 @@ class Resume:
 
     def restore_rng(self) -> list[str]:
         """Set every random generator as it was; why that may not have been possible in full."""
-        return rng.restore(self._rng)
+        return rng.restore(self._rng) if self._rng else []  # of an imported model there is none
 
     def doubts(self) -> list[str]:
         """What is other than in the life that saved this."""
