@@ -11,6 +11,7 @@ from outlive.objects.interface import ObjectInfo
 from outlive.objects.memory import MemoryStore
 from outlive.store import layout
 from outlive.store.commit import Committer
+from outlive.store.events import EventLog
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import claim
 from outlive.store.newest import checkpoints
@@ -287,6 +288,38 @@ def test_by_hand_the_newest_lifes_chunks_stay(store: MemoryStore, clock: Clock) 
     for _ in range(2):
         prune(store, "gpt", LAST)
     assert not any("/chunks/000002-000000000003/" in key for key in keys(store))
+
+
+def test_by_hand_what_a_life_left_goes_once_it_is_over(store: MemoryStore, clock: Clock) -> None:
+    """A finished run does not keep for ever what it let go on its last day, be it of its only life."""
+
+    def left() -> set[str]:
+        """Homes of chunks that no manifest names."""
+        prune(store, "gpt", LAST)
+        found = survey(store, "gpt")
+        named = {blob.blake3 for manifest in found.manifests.values() for blob in manifest.blobs()}
+        return {key.split("/")[2] for key in found.chunks if key.rpartition("/")[2] not in named}
+
+    owner = begin(store)
+    log = EventLog(store, owner.life)
+    save(owner, 1, 2)
+    log.write("training")
+    clock.advance(DAY)
+    assert left()
+    assert left(), "it may be at work"
+    log.write("ended", outcome="save-failed")
+    assert left(), "it has only just ended"
+    clock.advance(DAY)
+    log.write("training")  # another agent went on with it
+    clock.advance(DAY)
+    assert left(), "it may be at work again"
+    log.write("ended", outcome="finished")
+    store.put(layout.chunk("gpt", CheckpointId(1, 3), blake3="0" * 64), b"of a save that failed")
+    clock.advance(DAY)
+    assert left() == {str(CheckpointId(1, 3))}, "another agent may still make it"
+    found = restored(store)
+    assert found is not None
+    assert found[0].step == 2
 
 
 def test_by_hand_nothing_goes_while_a_life_is_choosing(store: MemoryStore, clock: Clock) -> None:

@@ -1,13 +1,14 @@
 """How far a remover may go, whoever it is: the argument is in docs/FORMAT.md, "Removal"."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from outlive.errors import Damaged, StoreError
 from outlive.objects.interface import ObjectStore
 from outlive.store import layout
 from outlive.store.commit import Committer
 from outlive.store.layout import MAX_STEP, CheckpointId
+from outlive.store.leftovers import ENDED
 from outlive.store.lives import read_adoption
 from outlive.store.survey import Survey
 
@@ -58,9 +59,28 @@ def bounds_by_hand(store: ObjectStore, found: Survey, *, life: int, grace: timed
         spare = spare or f"life {life} resumed from {parent}, which can't be read"
     return Bounds(
         protected=frozenset({parent} if parent else ()),
-        up_to=CheckpointId(life - 1, MAX_STEP) if life > 1 else None,
+        up_to=_up_to(found, life, over=_is_over(store, found, life=life, grace=grace)),
         spare_chunks=spare,
     )
+
+
+def _up_to(found: Survey, life: int, *, over: bool) -> CheckpointId | None:
+    """Chunks of earlier lives, and of one that is over as far as it got: its last save may yet be made."""
+    own = [checkpoint for checkpoint in found.manifests if checkpoint.life == life]
+    if over and own:
+        return max(own)
+    return CheckpointId(life - 1, MAX_STEP) if life > 1 else None
+
+
+def _is_over(store: ObjectStore, found: Survey, *, life: int, grace: timedelta) -> bool:
+    """Whether that this life ended is its last word, and an old one."""
+    said: list[tuple[int, str, datetime]] = []
+    for info in store.list(layout.histories(found.run, life)):
+        key = layout.parse_history(found.run, info.key)
+        if key is not None:
+            said.append((key.sequence, key.event, info.modified))
+    _, event, at = max(said, default=(0, "", found.now))
+    return event == ENDED and found.now - at > grace
 
 
 def _unreadable(found: Survey) -> str:

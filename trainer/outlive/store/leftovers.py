@@ -14,7 +14,9 @@ WHOLE_LIVES: Final = 50
 """So many of the newest lives keep every event."""
 TOLD_LIVES: Final = 1000
 """So many keep how they ended; of older ones only the claim is left, and what they resumed from."""
-ENDINGS: Final = frozenset({"training", "notice", "superseded", "ended"})
+ENDED: Final = "ended"
+"""An agent's last word on a life."""
+ENDINGS: Final = frozenset({"training", "notice", "superseded", ENDED})
 """What a life's line in the history is made of."""
 
 
