@@ -15,12 +15,13 @@ class Contents:
     """``objects``: each tracked object's kind (``module``, ``optimizer``, ``object``) by its name.
 
     ``values``: the names on ``run.state``. ``fleeting``: each module's buffers that its ``state_dict()``
-    leaves out.
+    leaves out. ``foreign``: torch.distributed.checkpoint saved it, which says none of this.
     """
 
     objects: Mapping[str, str]
     values: Sequence[str]
     fleeting: Mapping[str, frozenset[str]]
+    foreign: bool = False
 
 
 def read_contents(store: ObjectStore, manifest: Manifest) -> Contents:
@@ -39,6 +40,7 @@ def read_contents(store: ObjectStore, manifest: Manifest) -> Contents:
                 for name, tree in objects.items()
                 if tree["kind"] == "module"
             },
+            foreign="dcp" in document,
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         where = f"the values of {manifest.run} {manifest.id}"

@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load
 
+from dcp.states import same
+from fakes.commands import Cli
 from outlive.objects.location import open_store
 from outlive.store import layout
 from outlive.store.layout import CheckpointId
 from outlive.store.newest import read_manifest
 from outlive.store.verify import verify
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is:UserWarning")
 TESTS = Path(__file__).parents[1]
 
 
@@ -44,6 +51,18 @@ def test_two_ranks_load_what_four_have_saved(saved: Path) -> None:
         assert rank["newest"] == then[0]["2"] != then[0]["1"]
         assert rank["1 step"] == [1, "000001-000000000001"]
         assert rank["newest step"] == [2, "000001-000000000002"]
+
+
+def test_the_cli_exports_what_ranks_have_saved(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without torch.distributed the shards become one file, with the tensors of torch's own checkpoint."""
+    target = saved / "model.safetensors"
+    said = Cli(capsys)("export", "gpt@1", str(target), "--store", str(saved / "store"), "--force", "--json")
+    assert (said.code, said.json["objects"]) == (0, ["model"])
+    found = load_file(target)
+    theirs: dict[str, Any] = {"model": {name: torch.zeros_like(tensor) for name, tensor in found.items()}}
+    load(theirs, storage_reader=FileSystemReader(saved / "torch"))
+    assert len(found) == 6
+    same(theirs["model"], found)
 
 
 def test_all_ranks_pass_over_what_one_finds_damaged(saved: Path) -> None:

@@ -109,7 +109,7 @@ def _parser() -> VerbParser:
 def _say(printer: Printer, artifact: "Artifact", args: Namespace) -> None:
     manifest = artifact.manifest
     printer.say(
-        f"{args.file}: {count_text(len(artifact.tensors), 'tensor')} of {', '.join(artifact.objects)}, "
+        f"{args.file}: {count_text(len(artifact.tensors), 'tensor')}{_of(artifact)}, "
         f"{bytes_text(artifact.bytes)}, from step {manifest.step:,} of {manifest.run}"
     )
     if not args.only and len(artifact.objects) == 1:
@@ -128,3 +128,8 @@ def _json(artifact: "Artifact", args: Namespace) -> dict[str, object]:
         "tensors": list(artifact.tensors),
         "bytes": artifact.bytes,
     }
+
+
+def _of(artifact: "Artifact") -> str:
+    names = ", ".join(filter(None, artifact.objects))
+    return f" of {names}" if names else ""
