@@ -13,6 +13,7 @@ from outlive_agent.settings.checks import Problems, Section
 from outlive_agent.settings.layers import Layers
 from outlive_agent.settings.naming import run_name_for
 from outlive_agent.settings.reading import COMMAND, HOOKS, read_config, read_store
+from outlive_agent.settings.text import read_text
 from outlive_agent.settings.values import (
     PROVIDERS,
     Config,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from outlive.objects.retry import Retry
 
 DEFAULT_PATH = Path("/etc/outlive/outlive.yaml")
-AT_MOST = 1 << 20
 DEFAULT_ORIGIN = "the default"
 
 _FLAGS: dict[str, tuple[str, ...]] = {
@@ -191,7 +191,8 @@ def _make_above(path: Path) -> None:
 def _put_file(layers: Layers, path: Path, *, section: str | None = None) -> Problems:
     from outlive_agent.settings.document import parse  # late: without a file nobody needs a YAML parser
 
-    document = parse(_text(path), name=str(path), verbatim=frozenset({COMMAND, *HOOKS}))
+    text = read_text(path, otherwise="give another with --config", what="configuration")
+    document = parse(text, name=str(path), verbatim=frozenset({COMMAND, *HOOKS}))
     problems = Problems(layers.origins)
     if isinstance(document.content, Mapping):
         layers.put(document.content, {place: f"line {line}" for place, line in document.lines.items()})
@@ -236,25 +237,6 @@ def _absolute(path: tuple[str, ...], value: object) -> object:
     if path == ("store", "location") and isinstance(value, str) and value.strip() and "://" not in value:
         return str(Path.cwd() / Path(value).expanduser())
     return value
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(AT_MOST + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file", hint="give another with --config") from None
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: {(error.strerror or str(error)).lower()}", hint="check the path and its owner"
-        ) from None
-    if len(raw) > AT_MOST:
-        raise ConfigError(f"{path}: larger than 1 MiB, so this is no configuration", hint="check the path")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}, line {line}: not UTF-8", hint="save it as UTF-8") from None
 
 
 __all__ = [

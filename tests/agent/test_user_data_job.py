@@ -271,3 +271,25 @@ def test_machines_install_what_is_here(
     made = job(JOB).package
     assert made.startswith(package)
     assert bool(doubt(made)) is doubted
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "is a directory"),
+        (b"#" * (1 << 20) + b"\n", "no job file"),
+        (b"\n\xff", "line 2: not UTF-8"),
+    ],
+)
+def test_what_can_not_be_a_job_file_is_refused_at_once(
+    tmp_path: Path, content: "bytes | None", says: str
+) -> None:
+    """The wrong file, such as an archive of gigabytes, is not read to its end to find that out."""
+    path = tmp_path / "job.yaml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=says) as caught:
+        load(path)
+    assert caught.value.hint

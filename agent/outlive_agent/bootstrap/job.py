@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from outlive.errors import ConfigError
 from outlive_agent.bootstrap import job_readers as read
 from outlive_agent.bootstrap.job_readers import FromEnv
 from outlive_agent.bootstrap.package import default_package
@@ -14,6 +13,7 @@ from outlive_agent.settings.checks import KeyPath, Problems, Section
 from outlive_agent.settings.document import parse
 from outlive_agent.settings.readers import command, duration, truth
 from outlive_agent.settings.reading import COMMAND, HOOKS, read_config
+from outlive_agent.settings.text import read_text
 from outlive_agent.settings.values import Config
 
 CONFIG_KEYS = ("run", "store", "save", "reclaim", "hooks")
@@ -61,14 +61,7 @@ class Job:
 
 def load(path: Path) -> Job:
     """The job in this file. ``ConfigError`` with everything that is wrong in it."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{path}: there is no such file", hint="outlive user-data --example > job.yaml"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {str(error).lower()}", hint="check the path") from None
+    text = read_text(path, otherwise="outlive user-data --example > job.yaml", what="job file")
     return read_job(text, name=str(path))
 
 

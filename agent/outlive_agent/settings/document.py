@@ -14,7 +14,6 @@ import yaml
 from outlive.errors import ConfigError
 from outlive_agent.settings.checks import KeyPath
 
-AT_MOST = 1 << 20
 DEEPEST = 20
 
 
