@@ -8,6 +8,7 @@ import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load
 
+import outlive.dcp
 from dcp.states import same
 from fakes.commands import Cli
 from outlive.dcp import convert
@@ -37,6 +38,13 @@ def test_a_file_for_torch_load(cli: Cli, tmp_path: Path) -> None:
     assert "torch.load(" in said.out
     found = torch.load(tmp_path / "out.pt", weights_only=True)
     same({n: t.to(torch.bfloat16) if t.is_floating_point() else t for n, t in TENSORS.items()}, found)
+
+
+def test_torch_loads_what_a_run_has_saved(cli: Cli, tmp_path: Path) -> None:
+    """The reader gives torch the objects of any run of ours, under their names, not only what torch saved."""
+    into: dict[str, Any] = {"net": {name: torch.zeros_like(tensor) for name, tensor in TENSORS.items()}}
+    load(into, storage_reader=outlive.dcp.Reader(str(tmp_path / "store"), run="gpt"))
+    same(TENSORS, into["net"])
 
 
 def test_a_directory_for_torchs_own_checkpoints(cli: Cli, tmp_path: Path) -> None:

@@ -98,6 +98,15 @@ def test_what_did_not_change_is_not_sent_again(tmp_path: Path) -> None:
     assert part.chunks[0].bytes == 32 * 2**20
 
 
+def test_only_what_the_last_part_names_is_relied_on(tmp_path: Path) -> None:
+    """Content that was let go and comes back is sent again: its old chunk may have been removed meanwhile."""
+    writer = _writer(tmp_path)
+    for step, value in ((1, 0.0), (2, 1.0), (3, 0.0)):
+        save({"w": torch.full((8,), value)}, storage_writer=writer, checkpoint_id=str(step))
+    manifest = read_manifest(open_store(str(tmp_path)), "gpt", CheckpointId(1, 3))
+    assert manifest.parts[0].chunks[0].home == CheckpointId(1, 3)
+
+
 def test_the_next_process_sends_only_what_is_new(tmp_path: Path) -> None:
     """Who goes on from a checkpoint relies on its chunks from its first save on, in a life of its own."""
     large = torch.randn(9 * 2**20)

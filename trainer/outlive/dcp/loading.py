@@ -38,6 +38,7 @@ def load(state_dict: dict[str, Any], storage_reader: Reader, **options: Any) -> 
             if not _is_damage(error):
                 raise
             log.warning("checkpoint %s is passed over: %s", checkpoint, _line(error))
+            storage_reader.pass_over(checkpoint)
             last = error
         else:
             return checkpoint

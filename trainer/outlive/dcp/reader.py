@@ -70,6 +70,10 @@ class Reader(StorageReader):
         """Read this one, whatever is newer; None: the newest again."""
         self._chosen = checkpoint
 
+    def pass_over(self, checkpoint: CheckpointId) -> None:
+        """Remember that this one is damaged, so that going on from an older one is no rewind."""
+        session_of(self._place).passed_over.add(checkpoint)
+
     def reset(self, checkpoint_id: "str | os.PathLike[str] | None" = None) -> None:
         self._step = step_in(checkpoint_id)
         self._candidate, self._values = None, {}
@@ -140,6 +144,7 @@ class Reader(StorageReader):
                 return read_candidate(self.store, self._place.run, checkpoint)
             except (Damaged, NotFound) as error:
                 log.warning("checkpoint %s of run %s is passed over: %s", checkpoint, self._place.run, error)
+                self.pass_over(checkpoint)
                 last = error
         if last is None:
             raise no_checkpoint(self.store, self._place.run, self._step)

@@ -3,33 +3,40 @@
 import os
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
+from contextlib import suppress
 
 from outlive.dcp.place import Place
 from outlive.errors import Damaged, NotFound, StoreError
 from outlive.objects.interface import ObjectStore
 from outlive.objects.probe import probe
-from outlive.store.commit import Committer
+from outlive.store.commit import LOOK_SECONDS, Committer
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import Identity, adopt, claim
-from outlive.store.manifest import Blob, Manifest
+from outlive.store.manifest import Blob, Manifest, Part
 from outlive.store.newest import checkpoints, read_manifest
+from outlive.store.survey import missing
 
 
 class Session:
     """What this process knows of one run. The coordinator claims; every rank remembers what it has sent."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.place = place
         self.process = os.getpid()
         self.loaded: CheckpointId | None = None
         """What was loaded here to go on from."""
         self.rewound = False
         """Whether that was asked for by its step, so that what is newer is abandoned on purpose."""
+        self.passed_over: set[CheckpointId] = set()
+        """What was found to be damaged on the way to it."""
         self.committer: Committer | None = None
         self.known: dict[str, Blob] = {}
-        """What need not be sent again, by content: this rank's own, or of the checkpoint gone on from."""
-        self.known_from: CheckpointId | None = None
+        """What need not be sent again, by content: see ``keep`` for why relying on it is safe."""
+        self._known_from: CheckpointId | None = None
+        self._look_at = clock() + LOOK_SECONDS
+        self._clock = clock
         self.saves = 0
         """How many the coordinator has begun; elsewhere the number of the newest order."""
         self.sent_step = 0
@@ -50,7 +57,7 @@ class Session:
         store, run = self.store, self.place.run
         probe(store)
         life = claim(store, run, identity=Identity.here(sys.orig_argv))
-        newest = next(iter(checkpoints(store, run)), None)
+        newest = next((c for c in checkpoints(store, run) if c not in self.passed_over), None)
         if self.loaded is not None and newest != self.loaded and not self.rewound:
             raise StoreError(
                 f"run {run} in {store.location} is at {newest}, and this process went on from {self.loaded}",
@@ -61,22 +68,33 @@ class Session:
         parent = None if self.loaded is None else read_manifest(store, run, self.loaded)
         return Committer(store, life, parent=parent)
 
-    def know(self, parent: CheckpointId | None) -> None:
-        """Learn what the checkpoint that this life went on from holds, before anything is sent."""
+    def prepare(self, parent: CheckpointId | None) -> None:
+        """Before a save: learn what the checkpoint holds that this life went on from, and what is gone."""
         with self.guard:
-            if parent is None or parent == self.known_from:
-                return
-            self.known_from = parent
-            try:
-                manifest = read_manifest(self.store, self.place.run, parent)
-            except (Damaged, NotFound):  # then all is sent
-                return
-            self.known = {**by_content(manifest), **self.known}
+            if parent is not None and parent != self._known_from:
+                self._known_from = parent
+                with suppress(Damaged, NotFound):  # then all is sent
+                    self.known = {
+                        **_by_content(read_manifest(self.store, self.place.run, parent)),
+                        **self.known,
+                    }
+            if self._clock() >= self._look_at:
+                self._look_at = self._clock() + LOOK_SECONDS
+                gone = missing(self.store, self.place.run, list(self.known.values()))
+                self.known = {key: blob for key, blob in self.known.items() if blob not in gone}
+
+    def keep(self, part: Part) -> None:
+        """After a part was sent: rely on what it names, and on nothing older.
+
+        If its checkpoint is committed that is what the newest one names. If not, each of its objects is named
+        by the newest that was, or lies under a later name than that one's: a remover spares both.
+        """
+        with self.guard:
+            self.known = _by_content(part)
 
 
-def by_content(manifest: Manifest) -> Mapping[str, Blob]:
-    """Every object that a checkpoint names."""
-    return {blob.blake3: blob for blob in manifest.blobs()}
+def _by_content(holder: Manifest | Part) -> dict[str, Blob]:
+    return {blob.blake3: blob for blob in holder.blobs()}
 
 
 _sessions: dict[Place, Session] = {}

@@ -17,7 +17,7 @@ from outlive.dcp.index import Index, Piece, Pieces
 from outlive.dcp.items import encode_items
 from outlive.dcp.place import Place, step_in
 from outlive.dcp.sending import Order, Sender, send_part, values
-from outlive.dcp.session import Session, by_content, session_of
+from outlive.dcp.session import Session, session_of
 from outlive.errors import ConfigError, OutliveError, StateError, StoreError
 from outlive.store.commit import Committer
 from outlive.store.document import DOCUMENT_BYTES, Json
@@ -109,13 +109,14 @@ class Writer(StorageWriter):
         self._step = None  # it was this save's: torch says nothing where the next one has no name
         session.saves, session.sent_step = max(session.saves, order.number), order.step
         _settle()
-        session.know(order.parent)
+        session.prepare(order.parent)
         tensors = [item for item in plan.items if item.type is not WriteItemType.BYTE_IO]
         others = [item for item in plan.items if item.type is WriteItemType.BYTE_IO]
         table = table_of(tensors)
         self._items = encode_items(planner, others, allow_pickle=self._allow_pickle)
         contents = Contents(table, tensors, planner)
         part = send_part(session, order, table=table, contents=contents, document={"items": self._items})
+        session.keep(part)
         results = [WriteResult(index=_PART, size_in_bytes=part.bytes, storage_data=(order, part))]
         results += [
             WriteResult(index=item.index, size_in_bytes=entry.bytes, storage_data=entry.offset)
@@ -140,8 +141,6 @@ class Writer(StorageWriter):
         parts[0] = replace(parts[0], values=Sender(session, own).send(raw))
         manifest = self._manifest(committer, order, parts)
         self.saved = committer.conclude(manifest).manifest.id
-        with session.guard:
-            session.known = dict(by_content(manifest))
         metadata.storage_data = {
             result.index: result.storage_data for rank in results for result in rank if result.index != _PART
         }
