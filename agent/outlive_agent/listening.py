@@ -14,6 +14,8 @@ from outlive_agent.events import PacketCame, Post, TrainerCame, TrainerGone
 from outlive_agent.journal import Journal
 
 HELLO_SECONDS = 10.0
+AGAIN_SECONDS = 1.0
+"""After a connection could not be taken, for want of descriptors: it waits, and may find some then."""
 
 
 class Door:
@@ -41,6 +43,7 @@ class Door:
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         poll.register(self._closing, select.POLLIN)
+        ill = False
         while self._closing not in (ready := [fd for fd, _ in poll.poll()]):
             if not ready:
                 continue
@@ -49,8 +52,12 @@ class Door:
             except ProtocolError as error:
                 self._journal.problem("a connection was refused", error)
             except OSError as error:
-                self._journal.warning(f"a connection was lost: {error}")
+                if not ill:
+                    self._journal.warning(f"a training can't be let in (trying again): {error}")
+                ill = True
+                select.select([self._closing], [], [], AGAIN_SECONDS)
             else:
+                ill = False
                 read(channel, self._post)
 
 

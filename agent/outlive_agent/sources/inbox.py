@@ -14,6 +14,8 @@ from outlive_agent.journal import Journal
 from outlive_agent.notice import Notice
 
 NEAR_SECONDS, FAR_SECONDS = 0.5, 5.0
+MOST_TOLD = 3
+"""So many requests that are none are told one by one: whoever may write to the store may write thousands."""
 LIVES_EVERY = 3
 """Looks between two questions for a newer life; every save asks as well."""
 
@@ -39,6 +41,7 @@ class Inbox:
         self._requests = requests
         self._known: set[str] = set()
         self._ours: set[str] = set()
+        self._rubbish = 0
         self._claim_gone = False
         self._claimed_at: datetime | None = None
         self.period = FAR_SECONDS if "://" in store.location else NEAR_SECONDS
@@ -116,4 +119,11 @@ class Inbox:
 
     def _not_understood(self, request: str, error: Exception) -> None:
         self._known.add(request)
-        self._journal.warning(f"a request in the run's inbox can't be understood: {error}")
+        self._rubbish += 1
+        if self._rubbish <= MOST_TOLD:
+            self._journal.warning(f"a request in the run's inbox can't be understood: {error}")
+        elif self._rubbish == MOST_TOLD + 1:
+            self._journal.warning(
+                "more in the run's inbox can't be understood",
+                hint="find out who writes there; it is removed with old checkpoints after a day",
+            )

@@ -19,7 +19,7 @@ from outlive_agent.journal import Journal
 from outlive_agent.notice import Notice
 from outlive_agent.runtime import DrainLock, prepare
 from outlive_agent.sources.flag_file import WINDOW_SECONDS, FlagFile
-from outlive_agent.sources.inbox import Inbox
+from outlive_agent.sources.inbox import MOST_TOLD, Inbox
 
 
 def test_journal_writes_one_line_an_event() -> None:
@@ -178,6 +178,20 @@ def test_inbox_passes_over_what_is_not_for_us(store: MemoryStore) -> None:
     assert inbox.stream.getvalue().count("can't be understood") == 1
     inbox.source.handled()
     assert len(list(store.list(layout.inboxes("t")))) == 3
+
+
+def test_an_inbox_full_of_rubbish_is_a_few_lines(store: MemoryStore) -> None:
+    """Who may write to the bucket can't fill the journal; a request among it all is heard."""
+    life = claim(store, "t", identity=Identity.here(["x"]))
+    for number in range(200):
+        store.put(layout.inbox("t", f"rubbish-{number}"), b"?")
+    request = put_request(store, "t", "reclaim", life=1, deadline=store.now() + timedelta(hours=1))
+    inbox = _Inbox(store, life)
+    assert [notice.id for notice in inbox.source.look()] == [request.id]
+    assert inbox.source.look() == []
+    lines = inbox.stream.getvalue().splitlines()
+    assert len(lines) == MOST_TOLD + 1
+    assert "find out who writes there" in lines[-1]
 
 
 def test_inbox_sees_a_newer_life(store: MemoryStore) -> None:
