@@ -65,6 +65,17 @@ def test_the_cli_exports_what_ranks_have_saved(saved: Path, capsys: pytest.Captu
     same(theirs["model"], found)
 
 
+def test_the_cli_shows_whole_tensors_and_every_part(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checkpoint of four ranks is shown as the state that it is, with what each rank holds of it."""
+    shown = Cli(capsys)("show", "gpt@2", "--store", str(saved / "store"), "--json").json
+    shapes = {tensor["path"]: tensor["shape"] for tensor in shown["tensors"]}
+    assert shapes["model.1.weight"] == shapes["optimizer.state.1.weight.exp_avg"] == [33, 7]
+    assert [part["rank"] for part in shown["parts"]] == [0, 1, 2, 3]
+    assert sum(part["bytes"] for part in shown["parts"]) == shown["bytes"]
+    page = Cli(capsys)("show", "gpt@2", "--store", str(saved / "store")).out
+    assert "4, each with a part" in page
+
+
 def test_all_ranks_pass_over_what_one_finds_damaged(saved: Path) -> None:
     """A chunk of one part that is altered makes every rank load the checkpoint before, the same on all."""
     store = open_store(str(saved / "store"))

@@ -131,6 +131,14 @@ def test_shards_and_copies_become_whole_tensors() -> None:
     assert _read(saved) == {path: (shape, _content(shape, path)) for path, shape in shapes.items()}
 
 
+def test_of_what_each_rank_has_for_itself_the_first_counts() -> None:
+    """Two ranks may keep tensors of one name and different shapes, each its own: that is no damage."""
+    saved = Saved(2)
+    saved.piece(0, "state/seen", (4,))
+    saved.piece(1, "state/seen", (5,))
+    assert _read(saved) == {"state/seen": ((4,), _content((4,), "state/seen"))}
+
+
 def test_a_piece_that_nobody_has_is_damage() -> None:
     """A tensor of which a row is in no part is refused, not filled with zeros."""
     saved = Saved(2)
@@ -150,9 +158,9 @@ def test_an_owner_without_bytes_is_damage() -> None:
 
 
 def test_ranks_that_disagree_are_damage() -> None:
-    """One path with two shapes is two tensors, and nobody can say which is meant."""
+    """Shards of one path but of two shapes are two tensors, and nobody can say which is meant."""
     saved = Saved(2)
-    saved.piece(0, "model/w", (4,))
-    saved.piece(1, "model/w", (5,))
+    saved.piece(0, "model/w", (4,), Box(at=(0,), shape=(2,)))
+    saved.piece(1, "model/w", (5,), Box(at=(2,), shape=(3,)))
     with pytest.raises(Damaged, match="model/w is of another dtype or shape in part 1"):
         _read(saved)

@@ -6,7 +6,8 @@ from math import prod
 from outlive.store import layout
 from outlive.store.manifest import Manifest
 from outlive.store.survey import Survey
-from outlive.store.table import TensorEntry, TensorTable
+from outlive.store.table import TensorTable
+from outlive.store.whole import Whole, whole_tensors
 from outlive_agent.cli.output import Column, Printer, count_text
 from outlive_agent.contents import Contents
 from outlive_agent.units import bytes_text, iso_text
@@ -34,6 +35,12 @@ _GROUP_COLUMNS = (
     Column(title="TENSORS", right=True),
     Column(title="NUMBERS", right=True),
     Column(title="SIZE", right=True),
+)
+_PART_COLUMNS = (
+    Column(title="RANK", right=True),
+    Column(title="TENSORS", right=True),
+    Column(title="SIZE", right=True),
+    Column(title="CHUNKS", right=True),
 )
 
 
@@ -88,7 +95,12 @@ def states(found: Survey) -> dict[layout.CheckpointId, str]:
 
 
 def print_checkpoint(
-    printer: Printer, manifest: Manifest, table: TensorTable, *, contents: Contents, tensors: bool
+    printer: Printer,
+    manifest: Manifest,
+    tables: Sequence[TensorTable],
+    *,
+    contents: Contents,
+    tensors: bool,
 ) -> None:
     """One checkpoint in detail."""
     printer.say(f"{manifest.run}, step {manifest.step:,} of life {manifest.life}", style="bold")
@@ -109,7 +121,7 @@ def print_checkpoint(
     came = "nothing: the run began" if parent is None else f"step {parent.step:,} of life {parent.life}"
     facts.append(("resumed from", came))
     if len(manifest.parts) > 1:
-        facts.append(("ranks", str(len(manifest.parts))))
+        facts.append(("ranks", f"{len(manifest.parts)}, each with a part"))
     if manifest.environment:
         facts.append(
             ("written by", ", ".join(f"{key} {value}" for key, value in manifest.environment.items()))
@@ -117,10 +129,14 @@ def print_checkpoint(
     facts.append(("manifest", layout.manifest(manifest.run, manifest.id)))
     printer.facts(facts)
     printer.say()
+    whole = whole_tensors(tables, where=f"{manifest.run} {manifest.id}")
     if tensors:
-        printer.table(_TENSOR_COLUMNS, [_tensor_row(entry) for entry in table.tensors])
+        printer.table(_TENSOR_COLUMNS, [_tensor_row(tensor) for tensor in whole])
     else:
-        printer.table(_GROUP_COLUMNS, _group_rows(table.tensors))
+        printer.table(_GROUP_COLUMNS, _group_rows(whole))
+    if len(manifest.parts) > 1:
+        printer.say()
+        printer.table(_PART_COLUMNS, _part_rows(manifest, tables))
 
 
 def _kept(contents: Contents) -> list[tuple[str, str]]:
@@ -132,7 +148,7 @@ def _kept(contents: Contents) -> list[tuple[str, str]]:
     return [*facts, ("run.state", ", ".join(contents.values))] if contents.values else facts
 
 
-def checkpoint_json(manifest: Manifest, table: TensorTable) -> dict[str, object]:
+def checkpoint_json(manifest: Manifest, tables: Sequence[TensorTable]) -> dict[str, object]:
     """The same for programs, with every tensor."""
     return {
         "run": manifest.run,
@@ -141,13 +157,22 @@ def checkpoint_json(manifest: Manifest, table: TensorTable) -> dict[str, object]
         **_manifest_json(manifest),
         "tensors": [
             {
-                "path": entry.path,
-                "dtype": entry.dtype,
-                "shape": list(entry.shape),
-                "bytes": entry.bytes,
-                "device": entry.device,
+                "path": tensor.path,
+                "dtype": tensor.dtype,
+                "shape": list(tensor.shape),
+                "bytes": tensor.bytes,
+                "device": tensor.device,
             }
-            for entry in table.tensors
+            for tensor in whole_tensors(tables, where=f"{manifest.run} {manifest.id}")
+        ],
+        "parts": [
+            {
+                "rank": part.rank,
+                "bytes": part.bytes,
+                "chunks": len(part.chunks),
+                "tensors": _own(table),
+            }
+            for part, table in zip(manifest.parts, tables, strict=True)
         ],
     }
 
@@ -182,16 +207,27 @@ def _finite(value: float) -> float | str:
     return value if value - value == 0 else str(value)
 
 
-def _tensor_row(entry: TensorEntry) -> list[str]:
-    shape = " x ".join(map(str, entry.shape)) or "scalar"
-    return [entry.path, entry.dtype, shape, bytes_text(entry.bytes), entry.device]
+def _tensor_row(tensor: Whole) -> list[str]:
+    shape = " x ".join(map(str, tensor.shape)) or "scalar"
+    return [tensor.path, tensor.dtype, shape, bytes_text(tensor.bytes), tensor.device]
 
 
-def _group_rows(tensors: Sequence[TensorEntry]) -> Iterable[list[str]]:
+def _part_rows(manifest: Manifest, tables: Sequence[TensorTable]) -> Iterable[list[str]]:
+    """A row for each rank. What it holds alike with another is in that one's bytes."""
+    for part, table in zip(manifest.parts, tables, strict=True):
+        yield [str(part.rank), f"{_own(table):,}", bytes_text(part.bytes), str(len(part.chunks))]
+
+
+def _own(table: TensorTable) -> int:
+    return sum(entry.owner is None for entry in table.tensors)
+
+
+def _group_rows(tensors: Sequence[Whole]) -> Iterable[list[str]]:
     """A row for each object that was tracked: the path's first word."""
-    groups: dict[str, list[TensorEntry]] = {}
-    for entry in tensors:
-        groups.setdefault(entry.path.partition("/")[0], []).append(entry)
+    groups: dict[str, list[Whole]] = {}
+    for tensor in tensors:
+        sign = "/" if "/" in tensor.path else "."  # torch.distributed.checkpoint has dots only
+        groups.setdefault(tensor.path.partition(sign)[0], []).append(tensor)
     for name, entries in groups.items():
         numbers = sum(prod(entry.shape) for entry in entries)
         yield [name, f"{len(entries):,}", f"{numbers:,}", bytes_text(sum(entry.bytes for entry in entries))]

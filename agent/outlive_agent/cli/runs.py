@@ -12,9 +12,7 @@ from outlive_agent.exits import Exit
 
 if TYPE_CHECKING:
     from outlive.objects.interface import ObjectStore
-    from outlive.store.manifest import Manifest
     from outlive.store.runs import RunSummary
-    from outlive.store.table import TensorTable
 
 _BEGIN = "Begin with: outlive exec -- python train.py"
 
@@ -57,6 +55,7 @@ def show_main(argv: Sequence[str]) -> int:
     add_store_options(parser)
     args = parser.parse_args(argv)
     from outlive.store.newest import read_manifest  # late, as all that knows the store: --help needs none
+    from outlive.store.whole import read_tables
     from outlive_agent.cli.checkpoint_page import checkpoint_json, print_checkpoint
     from outlive_agent.cli.places import open_for
     from outlive_agent.cli.target import find_checkpoint
@@ -64,12 +63,12 @@ def show_main(argv: Sequence[str]) -> int:
 
     store = open_for(args)
     manifest = read_manifest(store, args.target.run, find_checkpoint(store, args.target))
-    table = _read_table(store, manifest)
+    tables = read_tables(store, manifest)
     if args.json:
-        emit_json({"store": store.location, **checkpoint_json(manifest, table)})
+        emit_json({"store": store.location, **checkpoint_json(manifest, tables)})
     else:
         contents = read_contents(store, manifest)
-        print_checkpoint(Printer(), manifest, table, contents=contents, tensors=args.tensors)
+        print_checkpoint(Printer(), manifest, tables, contents=contents, tensors=args.tensors)
     return Exit.FINISHED
 
 
@@ -228,12 +227,3 @@ def _what(text: str) -> str:
 
 def _is_location(text: str) -> bool:
     return "/" in text or text.startswith((".", "~"))
-
-
-def _read_table(store: "ObjectStore", manifest: "Manifest") -> "TensorTable":
-    from outlive.store.fetch import check_table, read_blob
-
-    part = manifest.parts[0]
-    raw = bytearray(part.table.bytes)
-    read_blob(store, manifest.run, part.table, memoryview(raw))
-    return check_table(bytes(raw), part, where=f"the tensor table of {manifest.run} {manifest.id}")

@@ -41,13 +41,15 @@ class Whole:
 
     @property
     def bytes(self) -> int:
+        if len(self.pieces) == 1 and self.pieces[0].box.shape == self.shape:
+            return self.pieces[0].bytes
         return prod(self.shape) * self.item_bytes
 
 
 def whole_tensors(tables: Sequence[TensorTable], *, where: str) -> list[Whole]:
     """Every tensor by its path, in the order in which the ranks name them.
 
-    What several ranks hold without a word about sharing it is each one's own: the first one's counts.
+    What several ranks hold without a word about sharing it is each one's own: here the first one's counts.
     ``Damaged`` if the ranks disagree about a tensor, or an owner has no bytes of what it is said to own.
     """
     found: dict[str, Whole] = {}
@@ -57,6 +59,8 @@ def whole_tensors(tables: Sequence[TensorTable], *, where: str) -> list[Whole]:
             box = Box(at=entry.at or (0,) * len(entry.shape), shape=entry.shape)
             shape = entry.whole or entry.shape
             known = found.get(entry.path)
+            if known is not None and known.pieces and entry.whole is None and entry.owner is None:
+                continue
             if known is not None and (known.dtype, known.shape) != (entry.dtype, shape):
                 raise Damaged(f"{where}: {entry.path} is of another dtype or shape in part {rank}")
             pieces = known.pieces if known else ()
