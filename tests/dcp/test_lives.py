@@ -1,6 +1,7 @@
 """Who saves which checkpoint, and which one is gone on from: a run's fences hold for torch, too."""
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,16 @@ def test_a_save_between_load_and_first_save_is_not_lost(tmp_path: Path) -> None:
     with pytest.raises(CheckpointException, match=r"run gpt in .* is at 000001-000000000002"):
         second.save(2)
     assert Process(tmp_path).load() == 2
+
+
+def test_a_writer_takes_what_was_loaded_to_another_process(tmp_path: Path, store: ObjectStore) -> None:
+    """async_save may save in another process, which gets the writer alone: it knows what was loaded."""
+    Process(tmp_path).save(1)
+    outlive.dcp.load({"w": torch.zeros(8)}, outlive.dcp.Reader(str(tmp_path), run="gpt"))
+    sent = pickle.dumps(outlive.dcp.Writer(str(tmp_path), run="gpt"))
+    session._sessions.clear()  # another process
+    save({"w": torch.ones(8)}, storage_writer=pickle.loads(sent), checkpoint_id="2")  # noqa: S301 - our own
+    assert read_manifest(store, "gpt", CheckpointId(2, 2)).parent == CheckpointId(1, 1)
 
 
 def test_going_back_by_the_step_is_a_rewind(tmp_path: Path, store: ObjectStore) -> None:

@@ -72,7 +72,9 @@ class Reader(StorageReader):
 
     def pass_over(self, checkpoint: CheckpointId) -> None:
         """Remember that this one is damaged, so that going on from an older one is no rewind."""
-        session_of(self._place).passed_over.add(checkpoint)
+        session = session_of(self._place)
+        known = session.gone_on.passed_over
+        session.gone_on = replace(session.gone_on, passed_over=known | {checkpoint})
 
     def reset(self, checkpoint_id: "str | os.PathLike[str] | None" = None) -> None:
         self._step = step_in(checkpoint_id)
@@ -115,7 +117,7 @@ class Reader(StorageReader):
         self.read_bytes = reading.bytes
         self.loaded = self._found.id
         session = session_of(self._place)
-        session.loaded, session.rewound = self.loaded, self._is_rewind()
+        session.gone_on = replace(session.gone_on, checkpoint=self.loaded, rewound=self._is_rewind())
         self._step = None  # it was this load's: torch says nothing where the next one has no name
         done: Future[None] = Future()
         done.set_result(None)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from outlive.dcp.place import Place
 from outlive.errors import Damaged, NotFound, StoreError
@@ -19,18 +20,25 @@ from outlive.store.newest import checkpoints, read_manifest
 from outlive.store.survey import missing
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneOn:
+    """What this process has loaded to go on from.
+
+    ``rewound``: by its step, so that what is newer is abandoned on purpose. ``passed_over`` was found to be damaged on the way to it.
+    """
+
+    checkpoint: CheckpointId | None = None
+    rewound: bool = False
+    passed_over: frozenset[CheckpointId] = frozenset()
+
+
 class Session:
     """What this process knows of one run. The coordinator claims; every rank remembers what it has sent."""
 
     def __init__(self, place: Place, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.place = place
         self.process = os.getpid()
-        self.loaded: CheckpointId | None = None
-        """What was loaded here to go on from."""
-        self.rewound = False
-        """Whether that was asked for by its step, so that what is newer is abandoned on purpose."""
-        self.passed_over: set[CheckpointId] = set()
-        """What was found to be damaged on the way to it."""
+        self.gone_on = GoneOn()
         self.committer: Committer | None = None
         self.known: dict[str, Blob] = {}
         """What need not be sent again, by content: see ``keep`` for why relying on it is safe."""
@@ -57,15 +65,16 @@ class Session:
         store, run = self.store, self.place.run
         probe(store)
         life = claim(store, run, identity=Identity.here(sys.orig_argv))
-        newest = next((c for c in checkpoints(store, run) if c not in self.passed_over), None)
-        if self.loaded is not None and newest != self.loaded and not self.rewound:
+        begun = self.gone_on.checkpoint
+        newest = next((c for c in checkpoints(store, run) if c not in self.gone_on.passed_over), None)
+        if begun is not None and newest != begun and not self.gone_on.rewound:
             raise StoreError(
-                f"run {run} in {store.location} is at {newest}, and this process went on from {self.loaded}",
+                f"run {run} in {store.location} is at {newest}, and this process went on from {begun}",
                 hint="another one has saved meanwhile: start again, so that the newest one is loaded; "
                 "to go back on purpose, load that step by its number",
             )
-        adopt(store, life, self.loaded, rewind=self.rewound)
-        parent = None if self.loaded is None else read_manifest(store, run, self.loaded)
+        adopt(store, life, begun, rewind=self.gone_on.rewound)
+        parent = None if begun is None else read_manifest(store, run, begun)
         return Committer(store, life, parent=parent)
 
     def prepare(self, parent: CheckpointId | None) -> None:

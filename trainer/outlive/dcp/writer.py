@@ -60,6 +60,15 @@ class Writer(StorageWriter):
         self.saved: CheckpointId | None = None
         """The newest checkpoint that this writer has committed. None on ranks that don't coordinate."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # For async_save in a process of its own: it claims the life, and must know what was loaded here.
+        return {**self.__dict__, "_items": {}, "gone_on": self._session.gone_on}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        gone_on = state.pop("gone_on")
+        self.__dict__.update(state)
+        self._session.gone_on = gone_on
+
     @property
     def checkpoint_id(self) -> str:
         """Where the checkpoint goes, for torch's log."""
