@@ -24,7 +24,8 @@ from outlive.store.survey import missing
 class GoneOn:
     """What this process has loaded to go on from.
 
-    ``rewound``: by its step, so that what is newer is abandoned on purpose. ``passed_over`` was found to be damaged on the way to it.
+    ``rewound``: by its step, so that what is newer is abandoned on purpose. ``passed_over`` was found to be
+    damaged on the way to it.
     """
 
     checkpoint: CheckpointId | None = None
