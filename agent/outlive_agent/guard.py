@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from outlive.errors import ConfigError, Denied, NoBucket, OutliveError, Superseded
+from outlive.errors import ConfigError, Denied, NoBucket, OutliveError, StoreFull, Superseded
 from outlive.store.commit import Committer
 from outlive.store.lives import Life
 from outlive_agent.beginning import Beginning
@@ -284,6 +284,8 @@ class Guard:
     def _on_upload_failed(self, event: UploadFailed) -> None:
         training = self._training.connected is not None and not self._end.stopping
         self._saves.failed(event, training=training)
+        if isinstance(event.error, StoreFull) and self._watch is not None and self._committer is not None:
+            self._watch.make_room(self._committer)
 
     def _on_superseded(self, event: SupersededSeen) -> None:
         if self._training.superseded:

@@ -1,4 +1,7 @@
-"""Old checkpoints go after an acknowledged commit, beside the training and never in its last minutes."""
+"""Old checkpoints go after an acknowledged commit, beside the training and never in its last minutes.
+
+Where a save found the store full they go at once, also in the last minutes: it would stay full for a day.
+"""
 
 import threading
 import time
@@ -6,7 +9,8 @@ import time
 from outlive.errors import OutliveError, Superseded
 from outlive.objects.interface import ObjectStore
 from outlive.store.commit import Committer
-from outlive.store.prune import prune
+from outlive.store.lives import check_newest
+from outlive.store.prune import Plan, prune
 from outlive.store.retention import Keep
 from outlive_agent.journal import Journal
 from outlive_agent.units import bytes_text
@@ -36,16 +40,35 @@ class Pruning:
         self._thread = threading.Thread(target=self._pass, args=(owner,), name="prune", daemon=True)
         self._thread.start()
 
+    def make_room(self, owner: Committer) -> None:
+        """A save found the store full: what nobody needs goes now, and not a day later."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = threading.Thread(target=self._room, args=(owner,), name="prune", daemon=True)
+        self._thread.start()
+
     def _pass(self, owner: Committer) -> None:
+        self._remove(owner, full=False)
+
+    def _room(self, owner: Committer) -> None:
+        plan = self._remove(owner, full=True)
+        if plan is not None and plan.checkpoints:  # the chunks of what went just now
+            self._remove(owner, full=True)
+
+    def _remove(self, owner: Committer, *, full: bool) -> Plan | None:
+        by: Committer | None = owner
         try:
-            plan = prune(self._store, owner.life.run, self._keep, owner=owner)
+            if owner.acknowledged is None:  # too early for its own rules, but those for a hand hold
+                check_newest(self._store, owner.life)
+                by = None
+            plan = prune(self._store, owner.life.run, self._keep, owner=by, full=full)
         except Superseded:
-            return  # the inbox's poll says so too, and to somebody who acts on it
+            return None  # the inbox's poll says so too, and to somebody who acts on it
         except OutliveError as error:
             if not self._warned:
                 self._journal.problem("old checkpoints can't be removed", error)
             self._warned = True
-            return
+            return None
         self._warned = False
         for note in plan.notes:
             if note not in self._said:
@@ -53,4 +76,6 @@ class Pruning:
         self._said |= set(plan.notes)
         if plan.checkpoints or plan.chunks:
             freed = f"{len(plan.chunks):,} chunks of {bytes_text(plan.chunk_bytes)}"
-            self._journal.info(f"pruned {len(plan.checkpoints):,} old checkpoints, {freed}")
+            why = ", since the store is full" if full else ""
+            self._journal.info(f"pruned {len(plan.checkpoints):,} old checkpoints, {freed}{why}")
+        return plan

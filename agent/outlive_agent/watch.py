@@ -61,6 +61,10 @@ class Watch:
         """A commit was acknowledged: remove what the policy lets go."""
         self._pruning.after_commit(owner)
 
+    def make_room(self, owner: Committer) -> None:
+        """A save found the store full."""
+        self._pruning.make_room(owner)
+
     def close(self, *, saved: bool = False, seconds: float = TIDY_SECONDS) -> None:
         """Remove the requests that were acted on, so that the next life does not act on them again.
 

@@ -85,6 +85,20 @@ def test_young_chunks_stay_for_the_grace_period(store: MemoryStore, clock: Clock
     assert_clean(store)
 
 
+def test_in_a_full_store_garbage_goes_at_once_and_nothing_else(store: MemoryStore) -> None:
+    """Age protects readers only: chunks that a manifest names stay, as do those of a save under way."""
+    owner = begin(store)
+    save(owner, 1, 2, 3)
+    store.put(layout.chunk("gpt", CheckpointId(1, 4), blake3="0" * 64), b"of a save under way")
+    assert prune(store, "gpt", LAST, owner=owner, full=True).chunks == ()
+    assert prune(store, "gpt", LAST, owner=owner, full=True).chunks != ()
+    assert prune(store, "gpt", LAST, owner=owner, full=True).chunks == ()
+    assert keys(store, "gpt/chunks/000001-000000000004/")
+    store.delete(keys(store, "gpt/chunks/000001-000000000004/"))
+    assert_clean(store)
+    assert restored(store) is not None
+
+
 def test_a_plan_touches_nothing_and_is_what_happens(store: MemoryStore, clock: Clock) -> None:
     """The dry run says exactly what the real one does."""
     owner = begin(store)

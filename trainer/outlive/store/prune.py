@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from outlive.errors import Damaged, NotFound, StoreError
@@ -42,12 +42,19 @@ class Plan:
 
 
 def plan_prune(
-    store: ObjectStore, run: str, keep: Keep, *, owner: Committer | None = None, grace: timedelta = GRACE
+    store: ObjectStore,
+    run: str,
+    keep: Keep,
+    *,
+    owner: Committer | None = None,
+    grace: timedelta = GRACE,
+    full: bool = False,
 ) -> Plan:
     """What ``prune`` would remove now; nothing is touched.
 
     ``owner`` is the committer of the newest life, in its own process. Without one (by hand, from any machine)
-    nothing goes that a life at work may rely on.
+    nothing goes that a life at work may rely on. ``full``: the store has no room left, so chunks that no
+    manifest names go whatever their age, which is for those who may still read them, and for nobody's safety.
     """
     life = owner.life.number if owner else newest_life(store, run)
     found = survey(store, run)
@@ -61,17 +68,24 @@ def plan_prune(
         notes = (*notes, f"no chunk goes: {bounds.spare_chunks}")
     kept = tuple(checkpoint for checkpoint in everything if checkpoint not in going)
     plan = Plan(run=run, life=life, kept=kept, checkpoints=tuple(sorted(going)), notes=notes)
-    return _with_leftovers(store, _with_chunks(plan, found, bounds=bounds, grace=grace), found, grace=grace)
+    plan = _with_chunks(plan, found, bounds=bounds, before=None if full else found.now - grace)
+    return _with_leftovers(store, plan, found, grace=grace)
 
 
 def prune(
-    store: ObjectStore, run: str, keep: Keep, *, owner: Committer | None = None, grace: timedelta = GRACE
+    store: ObjectStore,
+    run: str,
+    keep: Keep,
+    *,
+    owner: Committer | None = None,
+    grace: timedelta = GRACE,
+    full: bool = False,
 ) -> Plan:
     """Remove it: manifests first, then the chunks that no manifest named before that either, then the rest.
 
     The lives are listed again before each batch: ``Superseded``, by hand ``StoreError``, if one has come.
     """
-    plan = plan_prune(store, run, keep, owner=owner, grace=grace)
+    plan = plan_prune(store, run, keep, owner=owner, grace=grace, full=full)
 
     def still_newest() -> None:
         if owner:
@@ -120,7 +134,7 @@ def _is_broken(store: ObjectStore, found: Survey, checkpoint: CheckpointId) -> b
     return False
 
 
-def _with_chunks(plan: Plan, found: Survey, *, bounds: Bounds, grace: timedelta) -> Plan:
+def _with_chunks(plan: Plan, found: Survey, *, bounds: Bounds, before: datetime | None) -> Plan:
     """The same plan with the chunks that go: named by no manifest, not even one that goes now."""
     kept = set(plan.kept)
     staying = {key for i, manifest in found.manifests.items() if i in kept for key, _ in keys(manifest)}
@@ -130,7 +144,7 @@ def _with_chunks(plan: Plan, found: Survey, *, bounds: Bounds, grace: timedelta)
     for key, info in found.chunks.items():
         home = layout.parse_chunk(plan.run, key)
         spared = bounds.spare_chunks or key in named
-        old = found.now - info.modified > grace
+        old = before is None or info.modified < before
         if not spared and old and home and bounds.up_to and home[0] <= bounds.up_to:
             going.append(key)
             going_bytes += info.size
