@@ -2,10 +2,10 @@
 
     python tests/fault/races.py --rounds 200
 
-In each round two or three writers claim lives of one run, resume, save and prune, with pauses of random
-length between any two requests. Afterwards: every life had one owner; whatever was acknowledged is at or
-below what each newer life resumed from; the newest acknowledged checkpoint restores. Exit status 1 otherwise.
-Prints the seed; ``--seed`` repeats the pauses.
+In each round two or three writers claim lives of one run, resume, save and prune as in a full store, so that
+no age protects anything, with pauses of random length between any two requests. Afterwards: every life had
+one owner; whatever was acknowledged is at or below what each newer life resumed from; the newest acknowledged
+checkpoint restores. Exit status 1 otherwise. Prints the seed; ``--seed`` repeats the pauses.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TypeVar
 
 from fakes.checkpoints import Passed, begin, snapshot
@@ -88,7 +87,7 @@ def write(store: ObjectStore, run: str, delay: float) -> Writer:
         for step in range(first + 1, first + 1 + SAVES):
             content = f"{owner.life.nonce} {step}".encode()
             writer.acknowledged.append(owner.commit(snapshot(step, FROZEN, content)).manifest.id)
-            prune(store, run, Keep(last=2), owner=owner, grace=timedelta(hours=1))
+            prune(store, run, Keep(last=2), owner=owner, full=True)
     except Superseded:
         writer.superseded = True
     return writer
