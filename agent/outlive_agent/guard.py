@@ -317,6 +317,8 @@ class Guard:
         )
         self._saves.settle()
         self._record.ended(verdict, self._saves.totals, cause=self._end.cause)
+        if verdict.exit is Exit.FINISHED and self._watch is not None:
+            self._watch.finished(self._job.run)
         self._exit = verdict.exit
 
     def _close(self) -> None:

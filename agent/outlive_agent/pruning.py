@@ -15,6 +15,7 @@ from outlive.store.retention import Keep
 from outlive_agent.journal import Journal
 from outlive_agent.units import bytes_text
 
+WORTH_TELLING_BYTES = 1_000_000_000
 PAUSE_SECONDS = 60.0
 """Between two passes: each reads every manifest there is."""
 
@@ -30,6 +31,7 @@ class Pruning:
         self._next = 0.0
         self._warned = False
         self._said: set[str] = set()
+        self._later_bytes = 0
 
     def after_commit(self, owner: Committer) -> None:
         """A commit was acknowledged. Called by one thread."""
@@ -46,6 +48,14 @@ class Pruning:
             return
         self._thread = threading.Thread(target=self._room, args=(owner,), name="prune", daemon=True)
         self._thread.start()
+
+    def finished(self, run: str) -> None:
+        """The run is over, and nobody will remove anything any more: say what that leaves, if it is much."""
+        if self._later_bytes >= WORTH_TELLING_BYTES:
+            self._journal.notice(
+                f"{bytes_text(self._later_bytes)} that no checkpoint needs stay in the store; "
+                f"in a day's time remove them with: outlive prune {run} --yes"
+            )
 
     def _pass(self, owner: Committer) -> None:
         self._remove(owner, full=False)
@@ -69,7 +79,7 @@ class Pruning:
                 self._journal.problem("old checkpoints can't be removed", error)
             self._warned = True
             return None
-        self._warned = False
+        self._warned, self._later_bytes = False, plan.later_bytes
         for note in plan.notes:
             if note not in self._said:
                 self._journal.warning(f"old checkpoints: {note}")

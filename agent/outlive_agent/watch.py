@@ -65,6 +65,10 @@ class Watch:
         """A save found the store full."""
         self._pruning.make_room(owner)
 
+    def finished(self, run: str) -> None:
+        """The run is over for good."""
+        self._pruning.finished(run)
+
     def close(self, *, saved: bool = False, seconds: float = TIDY_SECONDS) -> None:
         """Remove the requests that were acted on, so that the next life does not act on them again.
 

@@ -3,6 +3,8 @@
 import io
 from contextlib import suppress
 
+import pytest
+
 from fakes.checkpoints import begin, keys, restored, snapshot
 from outlive.errors import StoreFull
 from outlive.objects.interface import Body
@@ -46,6 +48,21 @@ def test_a_full_store_is_made_room_in() -> None:
             assert found is not None
             assert (found[0].step, found[1][:1000]) == (step, bytes([step]) * 1000)
     assert "since the store is full" in stream.getvalue()
+
+
+def test_what_a_finished_run_leaves_is_told_if_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be paid for, for ever, by somebody who does not know of it."""
+    monkeypatch.setattr("outlive_agent.pruning.WORTH_TELLING_BYTES", 2000)
+    owner = begin(MemoryStore())
+    stream = io.StringIO()
+    pruning = Pruning(owner._store, Keep(last=1), journal=Journal(stream))
+    for step in (1, 2, 3):
+        owner.commit(snapshot(step, bytes([step]) * 1000))
+        pruning._pass(owner)
+        pruning.finished("gpt")
+    (line,) = [line for line in stream.getvalue().splitlines() if "stay in the store" in line]
+    assert line.startswith("outlive: 2.")
+    assert line.endswith("outlive prune gpt --yes")
 
 
 def test_who_is_superseded_makes_no_room() -> None:
