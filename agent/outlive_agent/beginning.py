@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from outlive.errors import Cancelled, ConfigError, Damaged, Denied, NoBucket, OutliveError, Unavailable
 from outlive.staging.arena import Arena, Notes
+from outlive.staging.parts import PartNotes, encode_parts
 from outlive.store import layout
-from outlive.store.fetch import Restored, restore_newest
+from outlive.store.fetch import Restored, offsets, restore_newest
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import Identity, Life, adopt, claim, hold, read_adoption
 from outlive.store.manifest import Manifest
@@ -232,10 +233,24 @@ def _held(restored: Restored, arena: Arena, *, source: str) -> Held:
     manifest = restored.manifest
     return Held(
         arena=arena,
-        notes=Notes(restored.notes.table, restored.notes.values),
+        notes=_notes(restored),
         life=manifest.life,
         step=manifest.step,
         epoch=manifest.epoch,
-        bytes=manifest.parts[0].bytes,
+        world=len(manifest.parts),
+        bytes=offsets(manifest)[-1],
         source=source,
+    )
+
+
+def _notes(restored: Restored) -> Notes:
+    if len(restored.notes) == 1:
+        return Notes(restored.notes[0].table, restored.notes[0].values)
+    return encode_parts(
+        [
+            PartNotes(
+                rank=part.rank, offset=notes.offset, bytes=part.bytes, table=notes.table, values=notes.values
+            )
+            for part, notes in zip(restored.manifest.parts, restored.notes, strict=True)
+        ]
     )

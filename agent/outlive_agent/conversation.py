@@ -21,6 +21,7 @@ from outlive.staging.messages import (
     SnapshotTaken,
     Welcome,
 )
+from outlive.staging.parts import parts_of
 from outlive_agent.held import Held
 
 SEND_SECONDS = 2.0
@@ -68,6 +69,7 @@ class Conversation:
                 life=held.life,
                 step=held.step,
                 epoch=held.epoch,
+                world=held.world,
                 bytes=held.bytes,
                 table=len(held.notes.table),
                 values=len(held.notes.values),
@@ -102,6 +104,7 @@ class Conversation:
             if packet.number <= self._last_number:
                 raise ProtocolError(f"snapshot {packet.number} came after {self._last_number}")
             notes = read_notes(fds[0], packet.table, packet.values)
+            parts_of(notes, world=packet.world, image_bytes=packet.bytes)
         finally:
             close_all(fds)
         self._last_number = packet.number
@@ -113,6 +116,7 @@ class Conversation:
             life=self.life,
             step=packet.step,
             epoch=packet.epoch,
+            world=packet.world,
             bytes=packet.bytes,
             number=packet.number,
             slot=packet.arena,

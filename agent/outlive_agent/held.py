@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from outlive.staging.arena import Arena, Notes
 from outlive.staging.control import ControlPage
 from outlive.staging.messages import Reason
+from outlive.staging.parts import PartNotes, parts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -18,6 +19,8 @@ class Held:
     life: int
     step: int
     epoch: int | None
+    world: int = 1
+    """Above 1 it is the state of all ranks: the notes begin with an index."""
     bytes: int
     number: int = 0
     slot: int = 0
@@ -27,6 +30,11 @@ class Held:
     copy_seconds: float = 0.0
     stop: bool = False
     source: str = ""
+
+    @property
+    def parts(self) -> tuple[PartNotes, ...]:
+        """What each rank saved. ``ProtocolError`` if the notes of several can't be told apart."""
+        return parts_of(self.notes, world=self.world, image_bytes=self.bytes)
 
     @property
     def intact(self) -> bool:

@@ -12,10 +12,16 @@ def check_hello(hello: Hello, *, life: Life | None, busy: bool, stopping: bool, 
             f"the training speaks protocol {hello.protocol}, the agent {PROTOCOL}",
             hint="install the same version of outlive for the agent and for the training",
         )
-    if hello.world > 1:
+    if hello.local_world != hello.world:
         raise ProtocolError(
-            f"this job has {hello.world} ranks, and one rank is all that can be saved yet",
-            hint="start it with a single process (WORLD_SIZE unset or 1)",
+            f"{hello.local_world} of this job's {hello.world} ranks are on this machine, and ranks of several"
+            " machines can't be saved yet",
+            hint="start all ranks on one machine: torchrun --nnodes 1",
+        )
+    if hello.rank:
+        raise ProtocolError(
+            f"rank {hello.rank} has come to the agent, and not rank 0",
+            hint="every rank must call outlive.attach",
         )
     if stopping:
         raise ProtocolError("the run is being stopped on this machine")

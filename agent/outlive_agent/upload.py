@@ -4,7 +4,7 @@ import threading
 import time
 
 from outlive.errors import Cancelled, OutliveError, Superseded
-from outlive.store.commit import Committer, Snapshot
+from outlive.store.commit import Committer, Image, Snapshot
 from outlive_agent.events import Event, Post, SupersededSeen, Uploaded, UploadFailed
 from outlive_agent.held import Held
 from outlive_agent.measured import Progress
@@ -111,7 +111,12 @@ def _snapshot(held: Held) -> Snapshot:
         reason=held.reason,
         metrics=held.metrics,
         environment=held.environment,
-        table=held.notes.table,
-        values=held.notes.values,
-        image=held.arena.view[: held.bytes],
+        images=tuple(
+            Image(
+                table=part.table,
+                values=part.values,
+                image=held.arena.view[part.offset : part.offset + part.bytes],
+            )
+            for part in held.parts
+        ),
     )

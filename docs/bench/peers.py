@@ -23,6 +23,7 @@ from fakes.servers import Server
 from outlive.objects.credentials import Credentials
 from outlive.objects.location import open_store
 from outlive.store.commit import Committer, Snapshot
+from outlive.store.commit import Image as RankImage
 from outlive.store.fetch import fetch
 from outlive.store.lives import Identity, claim
 from outlive.store.manifest import Manifest
@@ -101,9 +102,13 @@ class Outlive:
             step=1,
             epoch=0,
             reason="interval",
-            table=TensorTable(bytes=self._image.nbytes, tensors=tuple(entries)).encode(),
-            values=b"{}",
-            image=self._image.data.cast("B"),
+            images=(
+                RankImage(
+                    table=TensorTable(bytes=self._image.nbytes, tensors=tuple(entries)).encode(),
+                    values=b"{}",
+                    image=self._image.data.cast("B"),
+                ),
+            ),
         )
         self._manifest = self._committer.commit(snapshot).manifest
 

@@ -63,7 +63,7 @@ def _verdict(differences: list[str], kind: str) -> str:
 def _read_end(store: ObjectStore, run: str) -> _End:
     manifest = read_manifest(store, run, checkpoints(store, run)[0])
     image = bytearray(manifest.parts[0].bytes)
-    notes = fetch(store, manifest, memoryview(image))
+    (notes,) = fetch(store, manifest, memoryview(image))
     table = TensorTable.decode(notes.table)
     tensors = {t.path: bytes(image[t.offset : t.offset + t.bytes]) for t in table.tensors}
     values = json.loads(notes.values)

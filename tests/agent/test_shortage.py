@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fakes.checkpoints import begin, snapshot
+from fakes.checkpoints import begin, image
 from fakes.commands import Cli
 from fakes.stores import Wrapped
 from outlive.objects.memory import MemoryStore
@@ -95,7 +95,7 @@ def test_a_save_without_memory_fails_and_the_next_one_is_made() -> None:
 
 def held(step: int) -> Held:
     """A snapshot in memory that both processes would hold."""
-    taken = snapshot(step, b"x" * 64)
+    taken = image(b"x" * 64)
     arena = Arena.create(64)
     arena.view[:] = taken.image
     return Held(

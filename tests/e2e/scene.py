@@ -245,7 +245,8 @@ def _state(store: ObjectStore) -> tuple[int, bytes, object]:
     newest = checkpoints(store, RUN)[0]
     manifest = read_manifest(store, RUN, newest)
     image = bytearray(manifest.parts[0].bytes)
-    values = json.loads(fetch(store, manifest, memoryview(image)).values)
+    (notes,) = fetch(store, manifest, memoryview(image))
+    values = json.loads(notes.values)
     # The Python of the machine; and whether the last save was just before the loop ended, or after.
     del values["environment"], values["loops"]
     return newest.step, bytes(image), values

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from outlive.errors import Damaged, NotFound
 from outlive.objects.interface import ObjectStore
 from outlive.objects.memory import MemoryStore
-from outlive.store.commit import Committer, Snapshot
+from outlive.store.commit import Committer, Image, Snapshot
 from outlive.store.fetch import restore_newest
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import Identity, Life, adopt, claim
@@ -68,6 +68,13 @@ def snapshot(
         epoch=None,
         reason=reason,
         metrics=metrics or {},
+        images=(image(*tensors, values=values),),
+    )
+
+
+def image(*tensors: bytes, values: bytes = b"{}") -> Image:
+    """What one rank hands over: these tensors, one chunk each."""
+    return Image(
         table=table_of(*(len(tensor) for tensor in tensors)).encode(),
         values=values,
         image=memoryview(bytearray(image_of(*tensors))),

@@ -141,7 +141,7 @@ def end_state(store: Path, run: str) -> tuple[CheckpointId, bytes, object]:
     newest = checkpoints(opened, run)[0]
     manifest = read_manifest(opened, run, newest)
     image = bytearray(manifest.parts[0].bytes)
-    notes = fetch(opened, manifest, memoryview(image))
+    (notes,) = fetch(opened, manifest, memoryview(image))
     values = json.loads(notes.values)
     del values["loops"]
     return newest, bytes(image), values

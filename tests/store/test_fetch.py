@@ -43,7 +43,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(by: str, what: str) -> Non
         assert passed.ids == [bad.id]
         assert key in str(passed.errors[0])
     assert found is not None
-    assert (found.manifest, bytes(found.image), found.notes.values) == (good, image_of(A), b"1")
+    assert (found.manifest, bytes(found.image), found.notes[0].values) == (good, image_of(A), b"1")
 
 
 def test_damage_in_what_two_checkpoints_share_reaches_past_both() -> None:

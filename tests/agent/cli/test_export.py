@@ -11,7 +11,7 @@ from safetensors import safe_open
 from fakes.checkpoints import begin
 from fakes.commands import Cli
 from outlive.objects.interface import ObjectStore
-from outlive.store.commit import Snapshot
+from outlive.store.commit import Image, Snapshot
 from outlive.store.table import TensorEntry, TensorTable
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -57,9 +57,7 @@ def gpt(store: ObjectStore) -> ObjectStore:
             step=1200,
             epoch=1,
             reason="interval",
-            table=table,
-            values=json.dumps(_VALUES).encode(),
-            image=memoryview(image),
+            images=(Image(table=table, values=json.dumps(_VALUES).encode(), image=memoryview(image)),),
         )
     )
     return store

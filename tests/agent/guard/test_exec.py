@@ -199,11 +199,11 @@ def test_rewind_to_a_step_that_is_not_there(machine: Machine) -> None:
     assert not list(machine.store.glob("t/lives/*"))
 
 
-def test_many_ranks_are_refused(machine: Machine) -> None:
-    """A job with several ranks is refused with the reason, rather than saved by halves."""
+def test_ranks_of_several_machines_are_refused(machine: Machine) -> None:
+    """A job of which other ranks are elsewhere is refused with the reason, rather than saved by halves."""
     run = machine.exec("--steps", "5", environ={"WORLD_SIZE": "2"})
     assert run.exit_code() == Exit.FAILED
-    assert "refused: this job has 2 ranks" in run.text
+    assert "refused: 1 of this job's 2 ranks are on this machine" in run.text
 
 
 def test_no_such_command(machine: Machine) -> None:

@@ -47,13 +47,13 @@ class Arena:
                 raise
             raise ProtocolError(f"an arena of {size} bytes can't be mapped: {error}") from error
 
-    def prefault(self) -> None:
+    def prefault(self, begin: int = 0, size: int | None = None) -> None:
         """Touch every page without changing it: the first touch of a page costs ten times its copying.
 
         For a thread of its own; the interpreter is not held up. What fails here fails at the first copy too.
         """
         with contextlib.suppress(ValueError):  # closed meanwhile
-            memory.touch(self._map, max(self.bytes, 1))
+            memory.touch(self._map, max(self.bytes, 1) if size is None else size, begin=begin)
 
     def close(self) -> None:
         """Unmap and close. Slices of ``view`` that are still held keep the mapping until they are gone."""

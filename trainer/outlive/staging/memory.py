@@ -74,11 +74,14 @@ def map_file(fd: int, size: int, *, writable: bool, populate: bool = False) -> m
     return mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
 
 
-def touch(area: mmap.mmap, size: int) -> None:
-    """Give every page of a writable mapping its memory now, with its content as it is."""
+def touch(area: mmap.mmap, size: int, *, begin: int = 0) -> None:
+    """Give every page of a writable mapping's stretch its memory now, with its content as it is.
+
+    ``begin`` is where the stretch begins, at a page.
+    """
     address = ctypes.addressof(ctypes.c_char.from_buffer(area))
     madvise = ctypes.CDLL(None, use_errno=True).madvise
     for start in range(0, size, _TOUCH_BYTES):
         length = min(_TOUCH_BYTES, size - start)
-        if madvise(ctypes.c_void_p(address + start), ctypes.c_size_t(length), _POPULATE_WRITE) != 0:
+        if madvise(ctypes.c_void_p(address + begin + start), ctypes.c_size_t(length), _POPULATE_WRITE) != 0:
             return  # an older kernel, or no memory: then the first copy touches the rest, or fails

@@ -27,9 +27,7 @@ class Hello:
     rank: int = 0
     world: int = 1
     local_world: int = 1
-    """How many of them this agent will see."""
-    formation: str = ""
-    """A name for this set of ranks: another one's coming ends it."""
+    """How many of them are on this machine."""
     versions: Mapping[str, str] = field(default_factory=dict)
     life: int = 0
     nonce: str = ""
@@ -63,48 +61,11 @@ class Restored:
     life: int
     step: int
     epoch: int | None = None
+    world: int = 1
+    """Above 1 the image is that of all ranks, and the notes begin with an index (`parts`)."""
     bytes: int
     table: int
     values: int
-    source: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """To the first rank of a node, where nodes are several: the agent's life, 0 if it has none."""
-
-    packet: ClassVar[str] = "standing"
-    life: int
-    nonce: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    """The life that the ranks take part in, their agent with them; life 0: it shall claim one."""
-
-    packet: ClassVar[str] = "join"
-    life: int
-    nonce: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredParts:
-    """The checkpoint of several ranks to resume from. Comes with all images in one, and with the notes.
-
-    The notes begin with ``index`` bytes of JSON: ``[{rank, offset, bytes, table, values}]``, then follow each
-    part's table and values.
-    """
-
-    packet: ClassVar[str] = "restored_parts"
-    life: int
-    step: int
-    epoch: int | None = None
-    world: int
-    bytes: int
-    index: int
-    notes: int
-    """Bytes of the notes in all."""
     source: str
     seconds: float
 
@@ -139,6 +100,8 @@ class SnapshotTaken:
     arena: int
     step: int
     epoch: int | None = None
+    world: int = 1
+    """As in :class:`Restored`."""
     reason: Reason
     bytes: int
     table: int
@@ -182,6 +145,35 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A rank to the first one of its node: its snapshots are of this size from now on."""
+
+    packet: ClassVar[str] = "room"
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """The first rank to another: where in an arena its snapshots go. Comes with the arena."""
+
+    packet: ClassVar[str] = "ground"
+    arena: int
+    size: int
+    """Of the whole arena, in bytes."""
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """The first rank to another: its ground in this arena is free for snapshot ``number``."""
+
+    packet: ClassVar[str] = "permit"
+    number: int
+    arena: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The trainer's last packet."""
 
@@ -196,15 +188,15 @@ Message: TypeAlias = (
     | Welcome
     | Fresh
     | Restored
-    | RestoredParts
-    | Standing
-    | Join
     | Refused
     | ArenaOffer
     | SnapshotTaken
     | Accepted
     | Committed
     | Failed
+    | Room
+    | Ground
+    | Permit
     | Ended
 )
 

@@ -30,17 +30,29 @@ _HURRIED: Final = frozenset({"notice", "signal", "exception"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What one rank handed over. ``image`` must not change until the commit has returned."""
+
+    table: bytes
+    values: bytes
+    image: memoryview
+
+    @property
+    def nbytes(self) -> int:
+        """All that is saved of it."""
+        return self.image.nbytes + len(self.table) + len(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What the trainer handed over. ``image`` must not change until the commit has returned."""
+    """What all ranks handed over, in their order."""
 
     step: int
     epoch: int | None
     reason: Reason
     metrics: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    table: bytes
-    values: bytes
-    image: memoryview
+    images: tuple[Image, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +109,9 @@ class Committer:
             self._put_right = []
             if snapshot.reason not in _HURRIED and self._clock() >= self._look_at:
                 self._forget_missing(self._known.values())
-            tally = Tally(snapshot.image.nbytes + len(snapshot.table) + len(snapshot.values), progress)
-            part = self._send(snapshot, tally=tally, cancelled=cancelled)
-            manifest = self._publish(self._manifest(snapshot, part))
+            tally = Tally(sum(image.nbytes for image in snapshot.images), progress)
+            parts = self._send(snapshot, tally=tally, cancelled=cancelled)
+            manifest = self._publish(self._manifest(snapshot, parts))
             self.newest = manifest
             with self._guard:
                 self._known = _by_content(manifest)
@@ -140,16 +152,17 @@ class Committer:
                 f" step {snapshot.step} would never be found again",
                 hint="a life's steps only grow: to go back, start a new life",
             )
-        if max(len(snapshot.table), len(snapshot.values)) > DOCUMENT_BYTES:
-            raise StateError(
-                f"the state's values are {len(snapshot.values)} bytes and its tensor table"
-                f" {len(snapshot.table)}, more than {DOCUMENT_BYTES}",
-                hint="keep large arrays as tensors",
-            )
+        for image in snapshot.images:
+            if max(len(image.table), len(image.values)) > DOCUMENT_BYTES:
+                raise StateError(
+                    f"the state's values are {len(image.values)} bytes and its tensor table"
+                    f" {len(image.table)}, more than {DOCUMENT_BYTES}",
+                    hint="keep large arrays as tensors",
+                )
         try:
             blob = Blob(blake3="0" * 64, bytes=1, home=self._id(snapshot))
             empty = Part(rank=0, world=1, bytes=0, table=blob, values=blob, chunks=())
-            Manifest.decode(self._manifest(snapshot, empty).encode(), where=f"step {snapshot.step}")
+            Manifest.decode(self._manifest(snapshot, (empty,)).encode(), where=f"step {snapshot.step}")
         except (Damaged, ValueError, TypeError, OverflowError) as error:
             raise StateError(f"what the snapshot says about itself can't be saved: {error}") from error
 
@@ -166,36 +179,46 @@ class Committer:
             )
         return len(gone)
 
-    def _send(self, snapshot: Snapshot, *, tally: Tally, cancelled: Cancel | None) -> Part:
-        """Every object that is not in the store already, many at once; the part that names them all."""
+    def _send(self, snapshot: Snapshot, *, tally: Tally, cancelled: Cancel | None) -> tuple[Part, ...]:
+        """Every object that is not in the store already, many at once; the parts that name them all."""
         own = self._id(snapshot)
-        try:
-            table = TensorTable.decode(snapshot.table)
-        except Damaged as error:
-            raise StateError(f"the snapshot's tensor table can't be saved: {error}") from error
-        if table.bytes != snapshot.image.nbytes:
-            raise StateError(f"the snapshot has {snapshot.image.nbytes} bytes, its table says {table.bytes}")
-        pieces = cut(table)
-        blobs: dict[int, Blob] = {}
+        tables = [_checked_table(image) for image in snapshot.images]
+        pieces = [cut(table) for table in tables]
+        blobs: dict[tuple[int, int], Blob] = {}
         under_way: set[str] = set()
 
-        def send(index: int) -> None:
+        def send(at: tuple[int, int]) -> None:
+            image, index = snapshot.images[at[0]], at[1]
             if index < 0:
-                blobs[index] = self._place(
-                    snapshot.table if index == -2 else snapshot.values, own, under_way=under_way, tally=tally
-                )
+                document = image.table if index == -2 else image.values
+                blobs[at] = self._place(document, own, under_way=under_way, tally=tally)
                 return
-            offset, size = pieces[index]
+            offset, size = pieces[at[0]][index]
             # Released at once: an error's traceback would keep the slice, and the arena could not be closed.
-            with snapshot.image.cast("B")[offset : offset + size] as content:
-                blobs[index] = self._place(content, own, under_way=under_way, tally=tally)
+            with image.image.cast("B")[offset : offset + size] as content:
+                blobs[at] = self._place(content, own, under_way=under_way, tally=tally)
 
-        each(range(-2, len(pieces)), send, workers=self._workers, cancelled=cancelled)
-        chunks = tuple(
-            Chunk(offset=offset, bytes=size, blake3=blobs[index].blake3, home=blobs[index].home)
-            for index, (offset, size) in enumerate(pieces)
+        work = [(rank, index) for rank, of_rank in enumerate(pieces) for index in range(-2, len(of_rank))]
+        each(work, send, workers=self._workers, cancelled=cancelled)
+        return tuple(
+            Part(
+                rank=rank,
+                world=len(tables),
+                bytes=table.bytes,
+                table=blobs[rank, -2],
+                values=blobs[rank, -1],
+                chunks=tuple(
+                    Chunk(
+                        offset=offset,
+                        bytes=size,
+                        blake3=blobs[rank, index].blake3,
+                        home=blobs[rank, index].home,
+                    )
+                    for index, (offset, size) in enumerate(pieces[rank])
+                ),
+            )
+            for rank, table in enumerate(tables)
         )
-        return Part(rank=0, world=1, bytes=table.bytes, table=blobs[-2], values=blobs[-1], chunks=chunks)
 
     def _place(self, content: Body, own: CheckpointId, *, under_way: set[str], tally: Tally) -> Blob:
         """See that this content is in the store, and say where."""
@@ -213,7 +236,7 @@ class Committer:
         tally.add(blob.bytes, sent=blob.bytes if send else 0)
         return place
 
-    def _manifest(self, snapshot: Snapshot, part: Part) -> Manifest:
+    def _manifest(self, snapshot: Snapshot, parts: tuple[Part, ...]) -> Manifest:
         return Manifest(
             run=self.life.run,
             life=self.life.number,
@@ -225,7 +248,7 @@ class Committer:
             parent=self.parent.id if self.parent else None,
             metrics=snapshot.metrics,
             environment=snapshot.environment,
-            parts=(part,),
+            parts=parts,
         )
 
     def _publish(self, manifest: Manifest) -> Manifest:
@@ -284,6 +307,16 @@ class Committer:
 
     def _id(self, snapshot: Snapshot) -> CheckpointId:
         return CheckpointId(self.life.number, snapshot.step)
+
+
+def _checked_table(image: Image) -> TensorTable:
+    try:
+        table = TensorTable.decode(image.table)
+    except Damaged as error:
+        raise StateError(f"the snapshot's tensor table can't be saved: {error}") from error
+    if table.bytes != image.image.nbytes:
+        raise StateError(f"the snapshot has {image.image.nbytes} bytes, its table says {table.bytes}")
+    return table
 
 
 def _by_content(manifest: Manifest | None) -> dict[str, Blob]:

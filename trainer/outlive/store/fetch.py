@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from outlive.errors import Damaged, NotFound
 from outlive.objects.interface import ObjectStore
@@ -17,21 +18,35 @@ Fetching = Callable[[int, int], None]
 """Told bytes done and bytes in all; from several threads, one at a time."""
 
 
+PAGE: Final = 4096
+"""In a joint image, every rank's begins at a multiple of this."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """What goes with an image: the tensor table and the values, verified."""
+    """What goes with one rank's image: where that begins, the tensor table and the values, verified."""
 
+    offset: int = 0
     table: bytes
     values: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """A checkpoint in memory: ``image`` is what ``allocate`` gave, filled."""
+    """A checkpoint in memory: ``image`` is what ``allocate`` gave, filled with the images of all ranks."""
 
     manifest: Manifest
     image: memoryview
-    notes: Notes
+    notes: tuple[Notes, ...]
+
+
+def offsets(manifest: Manifest) -> tuple[int, ...]:
+    """Where each rank's image begins in a joint one; at the end, where that ends."""
+    found = [0]
+    for part in manifest.parts:
+        found[-1] = -(-found[-1] // PAGE) * PAGE
+        found.append(found[-1] + part.bytes)
+    return tuple(found)
 
 
 def fetch(
@@ -39,36 +54,43 @@ def fetch(
     manifest: Manifest,
     image: memoryview,
     *,
-    rank: int = 0,
     progress: Fetching | None = None,
     cancelled: Cancel | None = None,
-) -> Notes:
-    """Read one rank's image into ``image``, many chunks at once, each verified as it arrives.
+) -> tuple[Notes, ...]:
+    """Read the images of all ranks into ``image``, many chunks at once, each verified as it arrives.
 
     ``Damaged`` if anything is missing, short or altered; then ``image`` holds rubbish. A ``StoreError`` says
     nothing about the checkpoint: the store could not be asked.
     """
-    part = manifest.parts[rank]
-    if image.nbytes != part.bytes:
-        raise ValueError(f"an image of {part.bytes} bytes does not go into {image.nbytes}")
-    tally = Tally(part.bytes + part.table.bytes + part.values.bytes, _told(progress))
-    documents: dict[int, bytes] = {}
+    parts, starts = manifest.parts, offsets(manifest)
+    if image.nbytes != starts[-1]:
+        raise ValueError(f"an image of {starts[-1]} bytes does not go into {image.nbytes}")
+    tally = Tally(sum(blob.bytes for blob in manifest.blobs()), _told(progress))
+    documents: dict[tuple[int, int], bytes] = {}
 
-    def read(index: int) -> None:
+    def read(at: tuple[int, int]) -> None:
+        rank, index = at
+        part = parts[rank]
         if index < 0:
             blob = part.table if index == -2 else part.values
-            documents[index] = bytes(_verified(store, manifest.run, blob, memoryview(bytearray(blob.bytes))))
+            documents[at] = bytes(_verified(store, manifest.run, blob, memoryview(bytearray(blob.bytes))))
         else:
             chunk = part.chunks[index]
+            begin = starts[rank] + chunk.offset
             # Released at once: an error's traceback would keep the slice, and the image could not be closed.
-            with image.cast("B")[chunk.offset : chunk.offset + chunk.bytes] as place:
+            with image.cast("B")[begin : begin + chunk.bytes] as place:
                 _verified(store, manifest.run, chunk.blob, place)
             blob = chunk.blob
         tally.add(blob.bytes)
 
-    each(range(-2, len(part.chunks)), read, workers=workers_for(store), cancelled=cancelled)
-    check_table(documents[-2], part, where=f"the tensor table of {manifest.id}")
-    return Notes(table=documents[-2], values=documents[-1])
+    work = [(rank, index) for rank, part in enumerate(parts) for index in range(-2, len(part.chunks))]
+    each(work, read, workers=workers_for(store), cancelled=cancelled)
+    for rank, part in enumerate(parts):
+        check_table(documents[rank, -2], part, where=f"the tensor table of {manifest.id}")
+    return tuple(
+        Notes(offset=starts[rank], table=documents[rank, -2], values=documents[rank, -1])
+        for rank in range(len(parts))
+    )
 
 
 def restore_newest(
@@ -89,7 +111,7 @@ def restore_newest(
     for checkpoint in newest_first(store, run):
         try:
             manifest = read_manifest(store, run, checkpoint)
-            image = allocate(manifest.parts[0].bytes)
+            image = allocate(offsets(manifest)[-1])
             notes = fetch(store, manifest, image, progress=progress, cancelled=cancelled)
         except (Damaged, NotFound) as error:
             last = error

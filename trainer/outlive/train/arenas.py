@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
@@ -24,6 +25,40 @@ class Room:
     arena: int
     number: int
     windows: Sequence[Tensor]
+
+
+class Memory(Protocol):
+    """Where snapshots go. With several ranks: `grounds` for the first of a node, `member` for the others."""
+
+    number: int
+    """Of the last snapshot of this conversation; 0 = none yet."""
+
+    def free(self, *, stop: bool) -> int | None:
+        """An arena that is the trainer's now."""
+
+    def last_free(self) -> int | None:
+        """The same for the last snapshot of a training that has ended."""
+
+    def prepare(self, layout: Layout) -> None:
+        """Have memory for such an image before the first save."""
+
+    def fits(self, layout: Layout, arena: int) -> bool:
+        """Whether this arena can hold such an image."""
+
+    def begin(self, layout: Layout, arena: int) -> Room:
+        """Room for the next snapshot; what the arena held is lost. ``EOFError`` if the agent has gone."""
+
+    def hand_over(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
+        """Give the agent the snapshot whose last byte is copied. ``EOFError`` if it has gone."""
+
+    def give_up(self) -> None:
+        """The snapshot that was begun, or could have been, is not taken."""
+
+    def move_to(self, link: Link) -> None:
+        """Offer the same memory to another agent, whose conversation counts from the start."""
+
+    def close(self) -> None:
+        """Let go of it."""
 
 
 class Arenas:
@@ -46,6 +81,17 @@ class Arenas:
             if self._link.page.freed(arena) == self._sent[arena]:
                 return arena
         return None
+
+    def last_free(self) -> int | None:
+        """The same: it waits for nobody else."""
+        return self.free(stop=False)
+
+    def fits(self, layout: Layout, arena: int) -> bool:
+        """Always: it grows."""
+        return True
+
+    def give_up(self) -> None:
+        """Nobody else waits for it."""
 
     def prepare(self, layout: Layout) -> None:
         """Have memory for such an image before the first save, and touch it off the training's thread."""
@@ -95,7 +141,7 @@ class Arenas:
     def _touch(self) -> None:
         arena = self._arenas[MAIN]
         arena.prefault()
-        self._pinned = pin(arena)
+        self._pinned = pin(arena.view)
 
     def _unpin(self) -> None:
         if self._touching is not None:

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from outlive.staging.arena import Arena
-
 KINDS = ("cpu", "cuda")
 """Where a tensor may be that is copied beside the training."""
 
@@ -32,13 +30,13 @@ class Moments:
         stream.synchronize()
 
 
-def pin(arena: Arena) -> int:
+def pin(memory: memoryview) -> int:
     """Let CUDA devices copy straight into an arena. Its address for ``unpin``; 0 where there is no need."""
-    if not torch.cuda.is_initialized() or not arena.bytes:  # type: ignore[no-untyped-call]
+    if not torch.cuda.is_initialized() or not memory.nbytes:  # type: ignore[no-untyped-call]
         return 0
-    address = torch.frombuffer(arena.view, dtype=torch.uint8, count=1).data_ptr()
+    address = torch.frombuffer(memory, dtype=torch.uint8, count=1).data_ptr()
     cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    failed = cudart.cudaHostRegister(address, arena.bytes, 0)
+    failed = cudart.cudaHostRegister(address, memory.nbytes, 0)
     return 0 if int(failed) else address
 
 

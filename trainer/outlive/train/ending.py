@@ -18,6 +18,8 @@ class Ending:
     stand: Stand
     whole: bool
     """Whether the state is still that of the last boundary."""
+    alone: bool = True
+    """Whether this is the only rank: what one of several reached in vain is nothing that all could save."""
 
     def leave(self, error: BaseException | None) -> Outcome:
         """Save what can be saved without a lie, and say how it ended."""
@@ -50,7 +52,7 @@ class Ending:
     def _rescue(self, error: BaseException) -> None:
         saving = self.saving
         name = type(error).__name__
-        if self.whole and self.stand.step != saving.step and saving.link.refused is None:
+        if self.alone and self.whole and self.stand.step != saving.step and saving.link.refused is None:
             if saving.link.lost:
                 saving.succeed(at_once=True)
             try:

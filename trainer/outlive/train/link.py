@@ -5,8 +5,8 @@ import platform
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -27,6 +27,8 @@ from outlive.staging.messages import (
     Restored,
     Welcome,
 )
+from outlive.staging.parts import PartNotes, parts_of
+from outlive.train.ranks import Ranks
 
 _SEND_SECONDS = 10.0
 _PATIENCE_SECONDS = 1.0
@@ -40,6 +42,12 @@ class Given:
     packet: Restored
     arena: Arena
     notes: Notes
+    ranks: Ranks | None = None
+
+    @property
+    def parts(self) -> tuple[PartNotes, ...]:
+        """What each rank saved. ``ProtocolError`` if the notes of several can't be told apart."""
+        return parts_of(self.notes, world=self.packet.world, image_bytes=self.packet.bytes)
 
 
 class Stopped(Exception):
@@ -61,6 +69,8 @@ class Link:
         self.results: dict[int, Committed | Failed] = {}
         self.refused: Refused | None = None
         self.lost = False
+        self.relay: Callable[[Message], None] = lambda message: None
+        """Is told all that the agent says once the training has begun."""
         self._channel = channel
         self._changed = threading.Condition()
         self._listener: threading.Thread | None = None
@@ -69,6 +79,7 @@ class Link:
         self,
         *,
         of: "tuple[int, str] | None" = None,
+        ranks: Ranks | None = None,
         stopped: Callable[[], bool] = lambda: False,
         say: Callable[[str], None] = print,
     ) -> Given | None:
@@ -82,12 +93,15 @@ class Link:
             "python": platform.python_version(),
         }
         life, nonce = of or (0, "")
-        self.send(Hello(pid=os.getpid(), versions=versions, life=life, nonce=nonce))
+        hello = Hello(pid=os.getpid(), versions=versions, life=life, nonce=nonce)
+        if ranks is not None:
+            hello = replace(hello, rank=ranks.rank, world=ranks.world, local_world=ranks.local_world)
+        self.send(hello)
         welcome, fds = self._expect(Welcome, fds=1, stopped=stopped, say=say)
         assert isinstance(welcome, Welcome)  # noqa: S101 - it was asked for
         self.welcome = welcome
         self.page = ControlPage.attach(fds[0])
-        given = None if of is not None else self._take(stopped, say)
+        given = None if of is not None else self._take(ranks, stopped, say)
         self._listener = threading.Thread(target=self._listen, name="outlive-link", daemon=True)
         self._listener.start()
         return given
@@ -105,6 +119,12 @@ class Link:
             self._changed.wait_for(lambda: done() or self.lost or self.refused is not None, seconds)
             return done()
 
+    def fail(self, number: int, message: str) -> None:
+        """Nothing became of this snapshot, and the agent never saw it."""
+        with self._changed:
+            self.results[number] = Failed(number=number, message=message)
+            self._changed.notify_all()
+
     def end(self, message: Ended) -> None:
         """The last packet."""
         try:
@@ -120,7 +140,9 @@ class Link:
         if hasattr(self, "page"):
             self.page.close()
 
-    def _take(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> Given | None:
+    def _take(
+        self, ranks: Ranks | None, stopped: Callable[[], bool], say: Callable[[str], None]
+    ) -> Given | None:
         message, fds = self._expect(Restored, Fresh, fds=2, stopped=stopped, say=say)
         if isinstance(message, Fresh):
             return None
@@ -129,7 +151,7 @@ class Link:
             notes = read_notes(fds[1], message.table, message.values)
         finally:
             os.close(fds[1])
-        return Given(packet=message, arena=Arena.attach(fds[0], message.bytes), notes=notes)
+        return Given(packet=message, arena=Arena.attach(fds[0], message.bytes), notes=notes, ranks=ranks)
 
     def _expect(
         self,
@@ -173,15 +195,16 @@ class Link:
                 ProtocolError,
             ):  # gone, closed by us, or not to be understood
                 break
-            _close(received)
             with self._changed:
-                self._hear(received.message)
+                self._hear(received.message, received.fds)
                 self._changed.notify_all()
+            _close(received)
+            self.relay(received.message)
         with self._changed:
             self.lost = True
             self._changed.notify_all()
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: Message, fds: Sequence[int]) -> None:
         if isinstance(message, Accepted):
             self.accepted = max(self.accepted, message.number)
         elif isinstance(message, Committed | Failed):

@@ -37,16 +37,23 @@ class Requests:
 
         This is all that a step costs when there is not.
         """
-        link = self._saving.link
-        words = link.page.words
-        every = words[W_EVERY_STEPS]
-        if self._every is not None and every != NO_STEPS:
-            every = self._every
+        every = self.every()
         if every and step is not None and step % every == 0:
             self.ask(Want(reason="interval"))
+        return self._want is not None or self.asked()
+
+    def every(self) -> int:
+        """The interval in steps; 0: there is none, or not now."""
+        every = self._saving.link.page.words[W_EVERY_STEPS]
+        if self._every is not None and every != NO_STEPS:
+            return self._every
+        return 0 if every == NO_STEPS else every
+
+    def asked(self) -> bool:
+        """Whether somebody has asked for something since the last boundary."""
+        link = self._saving.link
         return (
-            self._want is not None
-            or words[W_SERIAL] != self._serial
+            link.page.words[W_SERIAL] != self._serial
             or self._signals.received != 0
             or self._signals.save
             or self.by_hand
@@ -62,26 +69,32 @@ class Requests:
         want = self._want
         if want is None:
             return
-        if half_done:
-            self._half_done += 1
-            if self._half_done == _PATIENCE_BOUNDARIES:
-                say(f"a save has waited {self._half_done} steps for the optimizer: gradients are not saved")
+        if self._waits(half_done):
             return
-        self._half_done = 0
-        try:
-            done = self._saving.save(want, stand)
-        except StateError as why:
-            self._complain(why)
-            if want.stop:
-                self._leave(EXIT_SAVE_FAILED)
-            self._saving.honour(want)
-            done = True
-        if done:
+        if self._attempt(want, stand):
             self._want = None
             if want.stop:
                 self._stop(want, stand)
         elif want.stop and self._saving.link.lost:
             self.serve(stand, half_done=False)
+
+    def _waits(self, half_done: bool) -> bool:
+        """Whether a save must wait for a whole boundary."""
+        self._half_done = self._half_done + 1 if half_done else 0
+        if self._half_done == _PATIENCE_BOUNDARIES:
+            say(f"a save has waited {self._half_done} steps for the optimizer: gradients are not saved")
+        return half_done
+
+    def _attempt(self, want: Want, stand: Stand) -> bool:
+        """Save now, if that is possible. Whether this want is over."""
+        try:
+            return self._saving.save(want, stand)
+        except StateError as why:
+            self._complain(why)
+            if want.stop:
+                self._leave(EXIT_SAVE_FAILED)
+            self._saving.honour(want)
+            return True
 
     def _collect(self) -> None:
         page = self._saving.link.page

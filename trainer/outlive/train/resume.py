@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outlive.errors import Damaged, StateError
+from outlive.staging.parts import PartNotes
 from outlive.store.layout import CheckpointId
 from outlive.train import environment, rng
 from outlive.train.imported import completed
@@ -18,7 +19,9 @@ class Resume:
 
     def __init__(self, given: Given) -> None:
         self.checkpoint = CheckpointId(given.packet.life, given.packet.step)
-        saved = completed(read(given.arena.view, table=given.notes.table, notes=given.notes.values))
+        own = _own_part(given)
+        image = given.arena.view[own.offset : own.offset + own.bytes]
+        saved = completed(read(image, table=own.table, notes=own.values))
         try:
             self.steps: int = saved["steps"]
             self.values: dict[str, Any] = revived(saved["state"])
@@ -72,3 +75,15 @@ class Resume:
         """The loop has gone on: the memory may be overwritten, and hyperparameters are the loop's again."""
         self._hyperparameters = {}
         self._objects = moved_out(self._objects)
+
+
+def _own_part(given: Given) -> PartNotes:
+    """What this rank had saved. ``StateError`` where the ranks are others now."""
+    parts = given.parts
+    rank, world = (0, 1) if given.ranks is None else (given.ranks.rank, given.ranks.world)
+    if len(parts) != world:
+        raise StateError(
+            f"the checkpoint was saved by {len(parts)} ranks, and here are {world}",
+            hint=f"start it with {len(parts)} ranks, as before",
+        )
+    return parts[rank]

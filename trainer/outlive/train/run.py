@@ -16,18 +16,17 @@ from outlive.staging.rehearsal import Orders
 from outlive.store.layout import CheckpointId
 from outlive.train import environment, places, rng, settings
 from outlive.train.boundary import Accumulation, Pace, Stand
+from outlive.train.company import Alone, attach_or_exit, company
 from outlive.train.ending import Ending
-from outlive.train.link import Given, Link, RefusedError, Stopped
+from outlive.train.link import Given, Link
 from outlive.train.loops import Loops
 from outlive.train.orphans import check_orphans
 from outlive.train.reason import reason_of
 from outlive.train.replaced import replaced_line
-from outlive.train.requests import Requests
 from outlive.train.resume import Resume
-from outlive.train.saving import Saving, say
-from outlive.train.sidecar import attach_agent
+from outlive.train.saving import say
 from outlive.train.state import State, Unseen
-from outlive.train.stop import EXIT_CONFIG, EXIT_RESUME, Signals
+from outlive.train.stop import EXIT_RESUME, Signals
 from outlive.train.tracked import Tracked, is_tracked
 from outlive.train.trees import refilled
 from outlive.train.unkept import unkept, unkept_line
@@ -52,21 +51,21 @@ def attach(
     agent runs this process, it knows both. `every` is how often to save: a number of steps, or text such as
     "10m".
     """
-    settings.check_world()
     places.check_process()
+    standing = company()
     wishes = settings.check(run=run, store=store, every=every)
     places.drop_former((wishes.run, wishes.store))
     signals = Signals()
     if not signals.install():
         say("not in the main thread, so signals do not stop this run; its agent still can")
     try:
-        link, given = _connect(wishes.environment(), signals)
+        link, given = attach_or_exit(standing, wishes.environment(), signals)
     except BaseException:
         signals.remove()
         raise
     if os.environ.get(REHEARSAL):
         wishes = replace(wishes, every=None)  # a rehearsal has its own
-    attached = Run(link, signals, wishes=wishes, first=given)
+    attached = Run(link, signals, wishes=wishes, first=given, standing=standing)
     signals.alone = link.welcome.mode == "sidecar"  # a Ctrl-C is for us; `outlive exec` hears it, too
     try:
         for line in wishes.overruled(link.welcome):
@@ -91,7 +90,15 @@ class Run:
     restored_from: CheckpointId | None
     """The checkpoint this life resumed from; None if it started from nothing."""
 
-    def __init__(self, link: Link, signals: Signals, *, wishes: settings.Wishes, first: Given | None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        signals: Signals,
+        *,
+        wishes: settings.Wishes,
+        first: Given | None,
+        standing: Alone,
+    ) -> None:
         self.state = State({})
         self.restored_from = None
         self._unseen = Unseen({})
@@ -105,10 +112,9 @@ class Run:
         self._pace = Pace()
         self._accumulation = Accumulation(self._tracked)
         self._loops = Loops(on_continue=self._go_on, on_boundary=self._between_epochs, say=say)
-        self._saving = Saving(
-            link, capture=self._capture, first=None if first is None else first.arena, hide=wishes.hide
-        )
-        self._requests = Requests(self._saving, signals, every=wishes.every_steps)
+        self._standing = standing
+        self._saving = standing.saving(link, first, capture=self._capture, hide=wishes.hide)
+        self._requests = standing.requests(self._saving, signals, every=wishes.every_steps)
         self._witness: Witness | None = None
         self._closed = self._entered = False
         self.asked = (wishes.run, wishes.store)
@@ -209,6 +215,7 @@ class Run:
         outcome: Outcome = "exception"
         if error is None and not self._moving and not self._steps:
             say("run.step() was never called, so nothing of this training was saved")
+        self._standing.leave()
         try:
             outcome = self._ending().leave(error)
         finally:
@@ -236,6 +243,7 @@ class Run:
             requests=self._requests,
             stand=self._stand(),
             whole=self._loops.fetching and not self._accumulation.half_done(between=True),
+            alone=type(self._standing) is Alone,
         )
 
     def _begin(self, objects: Mapping[str, Any], given: Given | None) -> None:
@@ -255,10 +263,13 @@ class Run:
             began = f"resumed at step {self._steps} from {given.packet.source}"
             self._doubt()
         welcome = self._saving.link.welcome
-        if welcome.mode == "daemon":  # the others share our terminal, and say it themselves
+        if (
+            welcome.mode == "daemon" and self._standing.first
+        ):  # the others share our terminal, and say it themselves
             say(f"run {welcome.run}, life {welcome.life}: {began}")
         self._saving.step = self._steps
         self._saving.link.page.boundary(self._steps, now_ns=0, epoch=None, step_ns=0)
+        self._standing.begin(self._steps)
 
     def _restore(self, resume: Resume, objects: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         tracked = {name: target for name, target in objects.items() if name not in values}
@@ -324,6 +335,8 @@ class Run:
 
     def _first_boundary(self) -> None:
         """What can be known only now: whether the state can be saved at all, and what was forgotten."""
+        if self._resume is not None:
+            self._resume.detach()  # first: once memory is asked for, another rank may copy over the image
         try:
             self._saving.check()
             check_orphans(self._tracked, vars(self.state))
@@ -333,7 +346,6 @@ class Run:
         for name in self._tracked.forgotten_schedulers():
             say(f"{name} has a scheduler that is not tracked: hand it to attach(), or it restarts on resume")
         if self._resume is not None:
-            self._resume.detach()
             for name in self._resume.unclaimed:
                 say(f"the checkpoint holds {name}, which nothing has claimed; it is not saved again")
         if not self._entered:
@@ -355,19 +367,9 @@ class Run:
             self._witness.close()
         self._accumulation.close()
         self._loops.close()
+        self._saving.land()
+        self._standing.close(outcome)
         self._saving.end(outcome, step=self._steps, message=message)
-
-
-def _connect(environ: Mapping[str, str], signals: Signals) -> tuple[Link, Given | None]:
-    try:
-        return attach_agent(environ, stopped=lambda: bool(signals.received), say=say)
-    except Stopped:
-        raise SystemExit(EXIT_RESUME) from None
-    except RefusedError as why:
-        say(f"Error: {why}")
-        if why.hint:
-            say(f"Try: {why.hint}")
-        raise SystemExit(EXIT_CONFIG) from None
 
 
 def _say_hint(why: OutliveError) -> None:

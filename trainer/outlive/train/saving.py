@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from outlive.errors import OutliveError
-from outlive.staging.arena import Arena
+from outlive.errors import OutliveError, StateError
 from outlive.staging.messages import Committed, Ended, Failed, Outcome, Refused
-from outlive.train.arenas import Arenas
+from outlive.train.arenas import Memory
 from outlive.train.boundary import Stand, Want
 from outlive.train.hiding import Hiding, Way
 from outlive.train.layout import Layout
@@ -43,7 +42,13 @@ class Saving:
     """Takes snapshots of one run and hands them to whichever agent it has."""
 
     def __init__(
-        self, link: Link, *, capture: Callable[[], Mapping[str, Any]], first: Arena | None, hide: bool = True
+        self,
+        link: Link,
+        *,
+        capture: Callable[[], Mapping[str, Any]],
+        arenas: Memory,
+        succeed: Callable[..., Link] = succeed_agent,
+        hide: bool = True,
     ) -> None:
         self.link = link
         self.step: int | None = None
@@ -53,7 +58,8 @@ class Saving:
         self.again: Want | None = None
         """A save whose snapshot turned out to be of no use, to be taken at the next boundary."""
         self._capture = capture
-        self._arenas = Arenas(link, first)
+        self._arenas = arenas
+        self._succeed = succeed
         self._hiding = Hiding(say, wanted=hide)
         self._taking: Taking | None = None
         self._landing = threading.RLock()
@@ -98,11 +104,19 @@ class Saving:
         try:
             snapshot = self._plan()
             self._layout, size = snapshot.layout, snapshot.layout.size
+            if not self._arenas.fits(snapshot.layout, arena):
+                self._arenas.give_up()
+                self.again = want
+                return False
             self._begin(snapshot, want, stand, arena=arena, began=began)
         except EOFError:
             self.link.lost = True
         except (OSError, MemoryError) as why:
+            self._arenas.give_up()
             raise shortage(why, size=size) from None
+        except StateError:
+            self._arenas.give_up()
+            raise
         return self.step == stand.step
 
     def honour(self, want: Want) -> None:
@@ -119,7 +133,12 @@ class Saving:
     def wait_free(self) -> bool:
         """Until the arena is ours, for a last snapshot that has the time."""
         self.land()
-        return self._wait("the upload before the last one", lambda: self._arenas.free(stop=False) is not None)
+        return self._wait("the upload before the last one", lambda: self._arenas.last_free() is not None)
+
+    def permitted(self, *, stop: bool, seconds: float) -> bool:
+        """Wait until an arena is ours, for a save that all ranks take now."""
+        self.land()
+        return self.link.wait(lambda: self._arenas.free(stop=stop) is not None, seconds=seconds)
 
     def secure(self, *, urgent: bool) -> bool:
         """Wait until the newest snapshot no longer needs this process; False if that can't be had.
@@ -153,7 +172,7 @@ class Saving:
         daemon = self.link.welcome.mode == "daemon"
         self._retry_at = time.monotonic() + (_RECONNECT_SECONDS if daemon else _RETRY_SECONDS)
         try:
-            link = succeed_agent(self.link.welcome, at_once=at_once, say=say)
+            link = self._succeed(self.link.welcome, at_once=at_once, say=say)
             self._arenas.move_to(link)
         except RefusedError as why:
             self.link.refused = Refused(message=str(why), hint=why.hint)
@@ -216,6 +235,7 @@ class Saving:
                 pass
             finally:
                 if not used:
+                    self._arenas.give_up()
                     self.step, self.again = self._before, taking.want
                 self._taking = None
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outlive.errors import ConfigError
@@ -69,13 +68,3 @@ def check(*, run: str | None, store: str | None, every: int | str | None) -> Wis
     if problems:
         raise ConfigError("\n".join(problems), hint="see help(outlive.attach)")
     return Wishes(run=run, store=store, every=every, hide=_WAYS[way])
-
-
-def check_world(environ: Mapping[str, str] = os.environ) -> None:
-    """``ConfigError`` in a job of several processes."""
-    world = environ.get("WORLD_SIZE", "1")
-    if world not in ("", "1"):
-        raise ConfigError(
-            f"WORLD_SIZE is {world}, and outlive keeps trainings of one process only so far",
-            hint="run the script with one process, or without outlive.attach",
-        )

@@ -11,6 +11,7 @@ from outlive.programs import program
 from outlive.staging.channel import Channel, connect
 from outlive.staging.messages import Welcome
 from outlive.train.link import Given, Link, RefusedError, Stopped
+from outlive.train.ranks import Ranks
 
 ATTACH_SECONDS = 10.0
 """How long an agent that is being started may take until it listens."""
@@ -20,7 +21,11 @@ _LOOK_SECONDS = 0.1
 
 
 def attach_agent(
-    settings: Mapping[str, str], *, stopped: Callable[[], bool], say: Callable[[str], None]
+    settings: Mapping[str, str],
+    *,
+    ranks: Ranks | None = None,
+    stopped: Callable[[], bool],
+    say: Callable[[str], None],
 ) -> tuple[Link, Given | None]:
     """The agent of $OUTLIVE_SOCKET if one listens there, else a sidecar with `settings` in its environment.
 
@@ -37,13 +42,15 @@ def attach_agent(
             )
     link = link or start_sidecar(settings)
     try:
-        return link, link.open(stopped=stopped, say=say)
+        return link, link.open(ranks=ranks, stopped=stopped, say=say)
     except BaseException:
         link.close()
         raise
 
 
-def succeed_agent(welcome: Welcome, *, at_once: bool, say: Callable[[str], None]) -> Link:
+def succeed_agent(
+    welcome: Welcome, *, ranks: Ranks | None = None, at_once: bool, say: Callable[[str], None]
+) -> Link:
     """Another agent for the life that `welcome` named, after its own has died.
 
     A daemon comes back by itself, and alone has the keys: `at_once` waits for it. ``EOFError``: not yet.
@@ -57,7 +64,7 @@ def succeed_agent(welcome: Welcome, *, at_once: bool, say: Callable[[str], None]
         life = {"OUTLIVE_LIFE": str(welcome.life), "OUTLIVE_NONCE": welcome.nonce}
         link = start_sidecar({"OUTLIVE_RUN": welcome.run, "OUTLIVE_STORE": welcome.store, **life})
     try:
-        link.open(of=(welcome.life, welcome.nonce), say=say)
+        link.open(of=(welcome.life, welcome.nonce), ranks=ranks, say=say)
     except BaseException:
         link.close()
         raise
