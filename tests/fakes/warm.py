@@ -26,7 +26,13 @@ F_SETSIG = 10
 
 def serve(path: str) -> "tuple[list[str], socket.socket]":
     """Fork at every request, and return in the child only."""
-    for module in ("torch", "torch._dynamo", "outlive.train.rehearsal", "outlive.train.run"):
+    for module in (
+        "torch",
+        "torch._dynamo",
+        "torch.distributed.run",
+        "outlive.train.rehearsal",
+        "outlive.train.run",
+    ):
         importlib.import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     with socket.socket(socket.AF_UNIX) as listening:

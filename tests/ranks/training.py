@@ -7,7 +7,6 @@ digest of all parameters and moments put together over the ranks.
 import argparse
 import hashlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ def build(way: str) -> nn.Module:
     torch.manual_seed(7)
     model = nn.Sequential(nn.Linear(12, 30), nn.ReLU(), nn.Dropout(0.1), nn.Linear(30, 7))
     world = dist.get_world_size()
+    if way == "plain":
+        return model
     if way == "ddp":
         return DistributedDataParallel(model)
     if way == "fsdp":
@@ -69,6 +70,7 @@ def main() -> None:
     arguments.add_argument("--way", default="ddp")
     arguments.add_argument("--epochs", type=int, default=4)
     arguments.add_argument("--pause", type=float, default=0.0, help="seconds between two steps")
+    arguments.add_argument("--look", action="store_true", help="say what was restored, and end")
     arguments.add_argument("--hurry", type=Path, help="the end is not reached until this file is there")
     options = arguments.parse_args()
     torch.set_num_threads(1)
@@ -81,6 +83,12 @@ def main() -> None:
     loader = DataLoader(data, batch_size=8, sampler=sampler)
     torch.manual_seed(100 + rank)
     with outlive.attach(model=model, optimizer=optimizer, seen=0) as run:
+        if options.look:
+            end = {"rank": rank, "steps": run.steps, "state": digest(model, optimizer)}
+            print(f"END {json.dumps(end)}", flush=True)
+            run.drop()
+            dist.destroy_process_group()
+            return
         for epoch in run.epochs(options.epochs):
             sampler.set_epoch(epoch)
             for (samples,) in run.batches(loader):
@@ -101,8 +109,7 @@ def main() -> None:
         "state": digest(model, optimizer),
     }
     print(f"END {json.dumps(end)}", flush=True)
-    dist.barrier()
-    os._exit(0)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

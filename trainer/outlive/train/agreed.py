@@ -7,6 +7,7 @@ from outlive.train.council import Agreed, Council
 from outlive.train.requests import Requests
 from outlive.train.saving import Saving, say
 from outlive.train.stop import EXIT_RESUME, EXIT_SAVE_FAILED, EXIT_SUPERSEDED, Signals
+from outlive.train.tracked import Tracked
 
 PERMIT_SECONDS = 10.0
 """How long the first rank's permit may come after the verdict."""
@@ -16,11 +17,19 @@ class AgreedRequests(Requests):
     """As :class:`Requests`, of a rank that may only save what all ranks save."""
 
     def __init__(
-        self, saving: Saving, signals: Signals, *, every: int | None, council: Council, first: bool
+        self,
+        saving: Saving,
+        signals: Signals,
+        *,
+        every: int | None,
+        council: Council,
+        first: bool,
+        tracked: Tracked,
     ) -> None:
         super().__init__(saving, signals, every=every)
         self._council = council
         self._first = first
+        self._tracked = tracked
         self._owed: Want | None = None
 
     def due(self, step: int | None) -> bool:
@@ -59,6 +68,7 @@ class AgreedRequests(Requests):
         return self._owed is not None and self._owed.stop
 
     def _save(self, agreed: Agreed, stand: Stand) -> None:
+        self._tracked.alike = agreed.alike
         owed = self._owed
         answers = owed is not None and (agreed.stop or not owed.stop)
         serial = owed.serial if owed is not None and answers else 0

@@ -22,6 +22,7 @@ from outlive.train.requests import Requests
 from outlive.train.saving import Saving, say
 from outlive.train.sidecar import attach_agent, succeed_agent
 from outlive.train.stop import EXIT_CONFIG, EXIT_RESUME, Signals
+from outlive.train.tracked import Tracked
 
 EXIT_SECONDS = 10.0
 """How long a stopped rank may take to exit: libraries wait there for peers that are gone."""
@@ -45,12 +46,15 @@ class Alone:
         arenas = Arenas(link, None if given is None else given.arena)
         return Saving(link, capture=capture, arenas=arenas, succeed=succeed_agent, hide=hide)
 
-    def requests(self, saving: Saving, signals: Signals, *, every: int | None) -> Requests:
+    def requests(self, saving: Saving, signals: Signals, *, every: int | None, tracked: Tracked) -> Requests:
         """What comes of somebody's wish to save."""
         return Requests(saving, signals, every=every)
 
     def begin(self, step: int) -> None:
         """The loop goes on from this step."""
+
+    def first_boundary(self, tracked: Tracked) -> None:
+        """The state is there, and can be saved from now on."""
 
     def leave(self) -> None:
         """The loop is over."""
@@ -107,7 +111,9 @@ class Company(Alone):
         self._crew.succeeded(link)
         return link
 
-    def requests(self, saving: Saving, signals: Signals, *, every: int | None) -> AgreedRequests:
+    def requests(
+        self, saving: Saving, signals: Signals, *, every: int | None, tracked: Tracked
+    ) -> AgreedRequests:
         """The seat in the council, and who wishes there."""
         memory = self.memory
         requests: AgreedRequests
@@ -126,7 +132,14 @@ class Company(Alone):
             say=say,
         )
         council = self._council = (Chair if self.ranks.rank == 0 else Council)(hall, self._store)
-        requests = AgreedRequests(saving, signals, every=every, council=council, first=self.ranks.first)
+        requests = AgreedRequests(
+            saving,
+            signals,
+            every=every,
+            council=council,
+            first=self.ranks.first,
+            tracked=tracked,
+        )
         return requests
 
     def begin(self, step: int) -> None:
@@ -134,6 +147,11 @@ class Company(Alone):
         if self._council is not None:
             self._council.step = step
             self._council.start()
+
+    def first_boundary(self, tracked: Tracked) -> None:
+        """Tell the others what this rank holds of what all should hold alike."""
+        if self._council is not None:
+            self._council.fingerprint = tracked.fingerprint()
 
     def leave(self) -> None:
         """The loop is over."""

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -47,6 +47,8 @@ class Agreed:
     step: int
     reason: Reason
     stop: bool
+    alike: bool = False
+    """Whether all ranks hold alike what they should: then one of them stores it for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class Council:
         self.over: str | None = None
         """Why nothing can be agreed any more: the job's store is gone."""
         self.hall = hall
+        self.fingerprint: dict[str, list[int]] = {}
+        """Of what several ranks should hold alike, by these ranks (`placing.fingerprint`)."""
         self._store = store
         self._clock = clock
         self._wishes: deque[Want] = deque()
@@ -174,7 +178,7 @@ class Council:
 
     def _answer_where(self) -> None:
         where = "left" if self._left else str(self.step)
-        self._store.set(f"{self._round}/at/{self.hall.rank}", where)
+        self._store.set(f"{self._round}/at/{self.hall.rank}", f"{where} {json.dumps(self.fingerprint)}")
         self._phase = "asked"
 
     def _read_plan(self) -> None:
@@ -275,14 +279,20 @@ class Chair(Council):
         answers = self._answers("at")
         if answers is None:
             return
-        if "left" in answers:
+        steps, prints = zip(*(answer.split(" ", 1) for answer in answers), strict=True)
+        if "left" in steps:
             self._close_round("a rank's loop is over")
             return
         assert self._due is not None  # noqa: S101 - a round is opened for one
         self._doing, self._due = self._due, None
-        reached = max(int(answer) for answer in answers)
+        reached = max(int(step) for step in steps)
         step = max(reached + self._steps_in(self._plan_seconds), self._not_before)
-        plan = {"step": step, "reason": self._doing.reason, "stop": self._doing.stop}
+        plan = {
+            "step": step,
+            "reason": self._doing.reason,
+            "stop": self._doing.stop,
+            "alike": alike([json.loads(each) for each in prints]),
+        }
         self._store.set(f"{self._round}/plan", json.dumps(plan))
         self._planned, self._since = True, self._clock()
         super().tick()
@@ -335,7 +345,21 @@ def read_plan(raw: bytes, round_: int) -> Agreed:
     """The plan of a round."""
     plan = json.loads(raw)
     return Agreed(
-        round=round_, step=int(plan["step"]), reason=_reason(plan["reason"]), stop=bool(plan["stop"])
+        round=round_,
+        step=int(plan["step"]),
+        reason=_reason(plan["reason"]),
+        stop=bool(plan["stop"]),
+        alike=bool(plan["alike"]),
+    )
+
+
+def alike(fingerprints: Sequence[Mapping[str, list[int]]]) -> bool:
+    """Whether the ranks that should hold the same do: each of them has said the same of it."""
+    return all(
+        fingerprints[int(rank)].get(ranks) == sums
+        for found in fingerprints
+        for ranks, sums in found.items()
+        for rank in ranks.split(",")
     )
 
 

@@ -70,13 +70,13 @@ def lay_out(tensors: Sequence[Named], last: Layout | None = None) -> Layout:
     offset_of: dict[int, int] = {}
     end = 0
     for i in order:
-        size = size_bytes(tensors[i].tensor)
+        size = 0 if tensors[i].owner is not None else size_bytes(tensors[i].tensor)
         if owner[i] == i:
             offset_of[i] = end
             end += -(-size // ALIGNMENT) * ALIGNMENT
             if size:
                 copied.append(len(entries))
-        path, dtype, shape, strides, device, _ = looks[i]
+        path, dtype, shape, strides, device, _, box, stored_by = looks[i]
         entries.append(
             TensorEntry(
                 path=path,
@@ -87,6 +87,9 @@ def lay_out(tensors: Sequence[Named], last: Layout | None = None) -> Layout:
                 device=device,
                 strides=strides,
                 group=group[owner[i]],
+                whole=None if box is None else box.whole,
+                at=None if box is None else box.at,
+                owner=stored_by,
             )
         )
     return Layout(

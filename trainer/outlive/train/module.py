@@ -11,6 +11,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from outlive.train.parts import Part
+from outlive.train.placing import NO_COPIES, PARTIAL, Copies, named, put
+from outlive.train.ranks import joined
+from outlive.train.shards import Spread, local, mark, partial, settled
 from outlive.train.tensors import FROZEN, Named, Stored, bits, dtype_name, obstacle, place, revive
 from outlive.train.trees import revived
 
@@ -38,17 +41,22 @@ class TrackedModule:
                 if parameter is not None:
                     yield clean + key, parameter
 
-    def capture(self, stepped: Container[int]) -> dict[str, Any]:
-        """The tree to save. `stepped` are the ids of all parameters that tracked optimizers change."""
-        tensors = self._tensors()
+    def capture(self, stepped: Container[int], copies: Copies = NO_COPIES) -> dict[str, Any]:
+        """The tree to save. `stepped` are the ids of all parameters that tracked optimizers change, `copies`
+        what other ranks hold alike.
+        """
+        sharded = settled(self.module) if joined() else False
+        live = self._tensors()
         frozen = {name for name, parameter in self.parameters() if not parameter.requires_grad}
-        steady = [id(tensor) in stepped for tensor in tensors.values()]
+        steady = [id(tensor) in stepped for tensor in live.values()]
+        tensors = {name: local(tensor) for name, tensor in live.items()} if sharded else live
+        marks = [mark(tensor) for tensor in live.values()] if sharded else ()
         return {
             "kind": self.kind,
             "tensors": Part(
-                key=(list(tensors), frozen, steady),
+                key=(list(tensors), frozen, steady, marks, len(copies.ranks), copies.alike),
                 tensors=list(tensors.values()),
-                build=lambda: self._named(tensors, frozen, steady),
+                build=lambda: self._named(live, frozen, steady, copies),
             ),
             "fleeting": sorted(self._fleeting()),
             "frozen": sorted(frozen),
@@ -58,12 +66,15 @@ class TrackedModule:
         }
 
     def _named(
-        self, tensors: Mapping[str, Tensor], frozen: Container[str], steady: Iterable[bool]
+        self, tensors: Mapping[str, Tensor], frozen: Container[str], steady: Iterable[bool], copies: Copies
     ) -> dict[str, Named]:
+        spread = Spread(alike=copies.alike)
         return {
-            name: Named(
-                tensor=tensor,
-                path=f"{self.name}/{name}",
+            name: named(
+                tensor,
+                f"{self.name}/{name}",
+                spread=spread,
+                copies=copies,
                 group=FROZEN if name in frozen else 1,
                 steady=aside,
             )
@@ -95,7 +106,7 @@ class TrackedModule:
         stored: dict[str, Stored] = saved["tensors"]
         for name, parameter in self.parameters():
             if name in stored:
-                bits(parameter).copy_(bits(stored[name].view))
+                put(stored[name], parameter)
             if saved["frozen"] is not None:
                 parameter.requires_grad_(name not in saved["frozen"])
         for name, module, key in self._buffers():
@@ -145,8 +156,8 @@ class TrackedModule:
 
     def _ties(self, stored: Mapping[str, Stored], live: Mapping[str, Tensor]) -> list[str]:
         """Two names that were one tensor must be one again, and no others may be."""
-        names = [name for name in live if live[name].numel()]
-        now = _first_of_each({name: place(live[name]) for name in names})
+        names = [name for name in live if local(live[name]).numel() and stored[name].place is not None]
+        now = _first_of_each({name: place(local(live[name])) for name in names})
         then = _first_of_each({name: stored[name].place for name in names})
         found = []
         for name in names:
@@ -166,7 +177,7 @@ def _stands_in(name: str, live: Mapping[str, Tensor], saved: Mapping[str, Any]) 
 
 def misfit(where: str, stored: Stored, live: Tensor) -> list[str]:
     """Why the stored tensor cannot be put into the live one."""
-    why = obstacle(live)
+    why = obstacle(local(live)) if not partial(live) else PARTIAL
     if why is not None:
         return [f"{where}: {why}"]
     if stored.shape != tuple(live.shape):
@@ -189,11 +200,14 @@ def _walk(module: nn.Module, clean: str = "", real: str = "") -> Iterator[tuple[
 def _adds_to_state(module: nn.Module) -> bool:
     """Whether its ``state_dict()`` may hold more than its parameters and buffers."""
     kind = type(module)
+    pre_hooks = module._state_dict_pre_hooks
+    if any(base.__name__ == "FSDPModule" for base in kind.__mro__):
+        pre_hooks = {}  # its own, which adds nothing
     return bool(
         kind.state_dict is not nn.Module.state_dict
         or kind._save_to_state_dict is not nn.Module._save_to_state_dict
         or module._state_dict_hooks
-        or module._state_dict_pre_hooks
+        or pre_hooks
     )
 
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from outlive.train.parts import Part
-from outlive.train.tensors import Named, Stored, bits, dtype_name, revive
+from outlive.train.placing import NO_COPIES, Copies, made, named
+from outlive.train.shards import Spread, is_sharded, local, mark
+from outlive.train.tensors import Stored, bits, dtype_name, revive
 from outlive.train.trees import revived
 
 
@@ -29,8 +31,8 @@ class TrackedOptimizer:
         self.name = name
         self.optimizer = optimizer
 
-    def capture(self, names: Mapping[int, str]) -> dict[str, Any]:
-        """The tree to save."""
+    def capture(self, names: Mapping[int, str], copies: Copies = NO_COPIES) -> dict[str, Any]:
+        """The tree to save. `copies` is what other ranks hold alike."""
         keys = self._keys(names)
         groups = [{**group, "params": _names(group["params"], keys)} for group in self.optimizer.param_groups]
         return {
@@ -38,7 +40,7 @@ class TrackedOptimizer:
             "class": type(self.optimizer).__qualname__,
             "param_groups": groups,
             "parameters": self._all_looks(keys),
-            "state": self._state(keys),
+            "state": self._state(keys, copies),
             "rest": {
                 key: state for key, state in self.optimizer.state.items() if not isinstance(key, Tensor)
             },
@@ -58,20 +60,34 @@ class TrackedOptimizer:
             },
         )
 
-    def _state(self, keys: Mapping[int, str]) -> object:
-        stateful = [(keys[id(parameter)], state) for parameter, state in self._stateful()]
+    def _state(self, keys: Mapping[int, str], copies: Copies) -> object:
+        stateful = [(parameter, keys[id(parameter)], state) for parameter, state in self._stateful()]
 
         def tree() -> dict[str, Any]:
-            return {
-                key: {word: self._named(value, key, word) for word, value in state.items()}
-                for key, state in stateful
-            }
+            spread = Spread(alike=copies.alike)
+            found: dict[str, Any] = {}
+            for parameter, key, state in stateful:
+                ranks = copies.ranks.get(id(parameter), ())
+                found[key] = {
+                    word: self._named(
+                        value, f"{key}/{word}", spread, ranks if _alike(value, parameter) else ()
+                    )
+                    for word, value in state.items()
+                }
+            return found
 
-        values = [value for _, state in stateful for value in state.values()]
-        if not set(map(type, values)) <= {Tensor}:
+        values = [value for _, _, state in stateful for value in state.values()]
+        if not all(
+            type(value) is Tensor or (isinstance(value, Tensor) and is_sharded(value)) for value in values
+        ):
             return tree()
-        words = [(key, tuple(state)) for key, state in stateful]
-        return Part(key=words, tensors=values, build=tree)
+        words = [(key, tuple(state)) for _, key, state in stateful]
+        marks = [mark(value) for value in values if is_sharded(value)]
+        return Part(
+            key=(words, marks, len(copies.ranks), copies.alike),
+            tensors=[local(value) for value in values],
+            build=tree,
+        )
 
     def problems(self, saved: dict[str, Any], names: Mapping[int, str]) -> list[str]:
         """Everything that keeps the saved state from fitting, before anything is touched."""
@@ -130,10 +146,11 @@ class TrackedOptimizer:
                 else:
                     group[word] = revived(value)
 
-    def _named(self, value: Any, key: str, word: object) -> Any:
-        if type(value) is not Tensor:
+    def _named(self, value: Any, where: str, spread: Spread, ranks: tuple[int, ...]) -> Any:
+        if type(value) is not Tensor and not (isinstance(value, Tensor) and is_sharded(value)):
             return value
-        return Named(tensor=value, path=f"{self.name}/state/{key}/{word}", steady=True)
+        copies = Copies(ranks={id(value): ranks}) if ranks else NO_COPIES
+        return named(value, f"{self.name}/state/{where}", spread=spread, copies=copies, steady=True)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All that it steps."""
@@ -169,5 +186,13 @@ def _place(word: str, value: Any, *, parameter: Tensor, group: Mapping[str, Any]
         return revived(value)
     if word == "step" and not (group.get("capturable") or group.get("fused")):
         return revive(value, "cpu")
+    if is_sharded(parameter) or value.box is not None:
+        # What has the parameter's shape is sharded as the parameter is; all else every rank has whole.
+        return made(value, parameter) if value.shape == tuple(parameter.shape) else revive(value, "cpu")
     followed = torch.device(value.device).type == was_on
     return revive(value, parameter.device if followed else None)
+
+
+def _alike(value: Any, parameter: Tensor) -> bool:
+    """Whether ranks that hold the same parameter hold the same of this, too."""
+    return isinstance(value, Tensor) and value.shape == parameter.shape and value.dim() > 0

@@ -110,7 +110,8 @@ def look(named: Named) -> tuple[Any, ...]:
     """All that the table says of a tensor besides its place."""
     tensor = named.tensor
     strides = dense_strides(tensor)
-    return named.path, dtype_name(tensor.dtype), tuple(tensor.shape), strides, str(tensor.device), named.group
+    looks = named.path, dtype_name(tensor.dtype), tuple(tensor.shape), strides, str(tensor.device)
+    return *looks, named.group, named.box, named.owner
 
 
 @contextlib.contextmanager

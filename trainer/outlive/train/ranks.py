@@ -31,7 +31,7 @@ class Ranks:
     @classmethod
     def here(cls, environ: Mapping[str, str] = os.environ) -> "Ranks | None":
         """None in a training of one process. ``ConfigError`` where it can't be told, or can't be kept."""
-        if not _joined():
+        if not joined():
             world = environ.get("WORLD_SIZE", "1")
             if world in {"", "1"}:
                 return None
@@ -63,5 +63,5 @@ class Ranks:
         )
 
 
-def _joined() -> bool:
+def joined() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()

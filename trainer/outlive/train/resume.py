@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from outlive.errors import Damaged, StateError
-from outlive.staging.parts import PartNotes
 from outlive.store.layout import CheckpointId
 from outlive.train import environment, rng
 from outlive.train.imported import completed
+from outlive.train.joint import Joint
 from outlive.train.link import Given
-from outlive.train.snapshot import moved_out, read
+from outlive.train.snapshot import moved_out, read_part
 from outlive.train.tracked import HINT, Tracked
 from outlive.train.trees import revived
 
@@ -19,9 +19,11 @@ class Resume:
 
     def __init__(self, given: Given) -> None:
         self.checkpoint = CheckpointId(given.packet.life, given.packet.step)
-        own = _own_part(given)
-        image = given.arena.view[own.offset : own.offset + own.bytes]
-        saved = completed(read(image, table=own.table, notes=own.values))
+        parts = given.parts
+        self.world = len(parts)
+        """How many ranks saved it."""
+        rank = 0 if given.ranks is None else given.ranks.rank
+        saved = completed(read_part(Joint(given.arena.view, parts), rank % self.world))
         try:
             self.steps: int = saved["steps"]
             self.values: dict[str, Any] = revived(saved["state"])
@@ -75,15 +77,3 @@ class Resume:
         """The loop has gone on: the memory may be overwritten, and hyperparameters are the loop's again."""
         self._hyperparameters = {}
         self._objects = moved_out(self._objects)
-
-
-def _own_part(given: Given) -> PartNotes:
-    """What this rank had saved. ``StateError`` where the ranks are others now."""
-    parts = given.parts
-    rank, world = (0, 1) if given.ranks is None else (given.ranks.rank, given.ranks.world)
-    if len(parts) != world:
-        raise StateError(
-            f"the checkpoint was saved by {len(parts)} ranks, and here are {world}",
-            hint=f"start it with {len(parts)} ranks, as before",
-        )
-    return parts[rank]

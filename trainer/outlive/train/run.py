@@ -114,7 +114,9 @@ class Run:
         self._loops = Loops(on_continue=self._go_on, on_boundary=self._between_epochs, say=say)
         self._standing = standing
         self._saving = standing.saving(link, first, capture=self._capture, hide=wishes.hide)
-        self._requests = standing.requests(self._saving, signals, every=wishes.every_steps)
+        self._requests = standing.requests(
+            self._saving, signals, every=wishes.every_steps, tracked=self._tracked
+        )
         self._witness: Witness | None = None
         self._closed = self._entered = False
         self.asked = (wishes.run, wishes.store)
@@ -337,6 +339,7 @@ class Run:
         """What can be known only now: whether the state can be saved at all, and what was forgotten."""
         if self._resume is not None:
             self._resume.detach()  # first: once memory is asked for, another rank may copy over the image
+        self._standing.first_boundary(self._tracked)
         try:
             self._saving.check()
             check_orphans(self._tracked, vars(self.state))

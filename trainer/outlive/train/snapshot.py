@@ -4,7 +4,6 @@ A snapshot is taken in two halves: ``plan`` fixes what is saved, at the boundary
 bytes, and those of steady tensors may be copied while the next forward and backward pass run (`taking`).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,12 +11,13 @@ from typing import Any
 from torch import Tensor
 
 from outlive.errors import Damaged
-from outlive.store.table import TensorTable
+from outlive.staging.parts import PartNotes
 from outlive.train import values
 from outlive.train.copying import Move, copy, without_memory
+from outlive.train.joint import Joint
 from outlive.train.layout import Layout, lay_out
 from outlive.train.parts import uncollected
-from outlive.train.tensors import DTYPES, Named, Stored, bits, is_dense, window
+from outlive.train.tensors import Named, Stored, bits, revive
 from outlive.train.trees import mapped
 from outlive.train.values_read import decode, load
 
@@ -106,28 +106,15 @@ def _encoded(state: Mapping[str, Any], encoder: values.Encoder) -> dict[str, Any
 
 
 def read(image: memoryview, *, table: bytes, notes: bytes) -> dict[str, Any]:
-    """The state in an image. Its tensors are views of the image until they are revived or copied."""
-    entries = TensorTable.decode(table).tensors
-    stored = []
-    for entry in entries:
-        dtype = DTYPES.get(entry.dtype)
-        if dtype is None:
-            raise Damaged(f"{entry.path} is of dtype {entry.dtype}, which this version of torch lacks")
-        if entry.bytes != math.prod(entry.shape) * dtype.itemsize or entry.offset + entry.bytes > len(image):
-            raise Damaged(f"{entry.path} has another size than its shape says")
-        if entry.strides is not None and not is_dense(entry.shape, entry.strides):
-            raise Damaged(f"{entry.path} has strides that are not those of a dense tensor")
-        view = window(image, dtype, shape=entry.shape, offset=entry.offset)
-        stored.append(
-            Stored(
-                view=view,
-                path=entry.path,
-                device=entry.device,
-                strides=entry.strides,
-                place=entry.offset,
-            )
-        )
-    state = decode(load(notes), stored)
+    """The state in an only rank's image. Its tensors are views of it until they are revived or copied."""
+    return read_part(
+        Joint(image, [PartNotes(rank=0, offset=0, bytes=len(image), table=table, values=notes)]), 0
+    )
+
+
+def read_part(joint: Joint, rank: int) -> dict[str, Any]:
+    """The state of one rank in the image of all. ``Damaged`` if it is none."""
+    state = decode(load(joint.parts[rank].values), joint.stored(rank))
     if not isinstance(state, dict):
         raise Damaged("the values are not those of a run")
     return state
@@ -135,7 +122,13 @@ def read(image: memoryview, *, table: bytes, notes: bytes) -> dict[str, Any]:
 
 def moved_out(tree: Any) -> Any:
     """The same tree on memory of its own, for what is still needed when the image is overwritten."""
-    return mapped(tree, lambda stored: replace(stored, view=stored.view.clone()))
+    return mapped(tree, _moved_out)
+
+
+def _moved_out(stored: Stored) -> Stored:
+    if stored.box is None:
+        return replace(stored, view=stored.view.clone())
+    return replace(stored, view=revive(stored, "cpu"), box=None, strides=None)
 
 
 def _unique(tensors: Sequence[Named]) -> list[Named]:

@@ -5,12 +5,15 @@ dtype that torch knows is copied alike.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+
+from outlive.errors import StateError
+from outlive.train.shards import Box, overlap
 
 _FLOATS = ["float64", "float32", "float16", "bfloat16"]
 _FLOATS_8 = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
@@ -33,6 +36,10 @@ class Named:
     """FROZEN for a parameter without gradients, 1 for the rest."""
     steady: bool = False
     """Whether nothing but a step of a tracked optimizer is expected to change it."""
+    box: Box | None = None
+    """Of what this is a piece, where ranks share a tensor."""
+    owner: int | None = None
+    """The rank that stores these bytes; None: this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,8 +50,12 @@ class Stored:
     path: str
     device: str
     strides: tuple[int, ...] | None
-    place: int
-    """Its offset in the image: two that are equal were one piece of memory."""
+    place: object
+    """Where it lies in its image: two that are equal were one piece of memory."""
+    box: Box | None = None
+    """Where ranks shared it: which piece this one is."""
+    pieces: Callable[[], Iterable[tuple[Box, Tensor]]] = tuple
+    """And those that any of them stored."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -52,7 +63,18 @@ class Stored:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.view.shape)
+        """Of the tensor as a whole, whoever held which piece."""
+        return tuple(self.view.shape) if self.box is None else self.box.whole
+
+    def cut(self, wanted: Box) -> Tensor:
+        """The bits of this stretch: a view where one piece has them all. ``StateError``: some are missing."""
+        own = Box(whole=self.shape, at=(0,) * self.view.dim(), shape=tuple(self.view.shape))
+        own = self.box or own
+        if (own.at, own.shape) == (wanted.at, wanted.shape):
+            return bits(self.view)
+        return assembled(
+            wanted, self.pieces() if self.box is not None else [(own, self.view)], path=self.path
+        )
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -65,7 +87,7 @@ def obstacle(tensor: Tensor) -> str | None:
     if isinstance(tensor, UninitializedTensorMixin):
         return "a lazy parameter without a shape yet (run one forward pass before attach)"
     if kind.__name__ == "DTensor":
-        return "a DTensor (sharded training is not supported yet)"
+        return "a DTensor outside of a module's parameters and its optimizer (keep its local tensor)"
     if kind not in (Tensor, torch.nn.Parameter):
         return f"a tensor of the class {kind.__module__}.{kind.__qualname__} (keep its plain inner tensors)"
     if tensor.is_quantized:
@@ -130,12 +152,40 @@ def window(image: memoryview, dtype: torch.dtype, *, shape: Sequence[int], offse
 def revive(stored: Stored, device: torch.device | str | None = None) -> Tensor:
     """A tensor of its own with the stored bits, on `device` or where it was saved."""
     where = torch.device(device) if device is not None else available(stored.device)
+    if stored.box is not None:
+        whole = Box(whole=stored.shape, at=(0,) * len(stored.shape), shape=stored.shape)
+        fresh = torch.empty(stored.shape, dtype=stored.dtype, device=where)
+        bits(fresh).copy_(stored.cut(whole))
+        return fresh
     if stored.strides is None:
         fresh = torch.empty(stored.shape, dtype=stored.dtype, device=where)
     else:
         fresh = torch.empty_strided(stored.shape, stored.strides, dtype=stored.dtype, device=where)
     bits(fresh).copy_(bits(stored.view))
     return fresh
+
+
+def assembled(wanted: Box, pieces: "Iterable[tuple[Box, Tensor]]", *, path: str) -> Tensor:
+    """The bits of a stretch of a tensor, put together from the pieces that overlap it."""
+    found: Tensor | None = None
+    missing = math.prod(wanted.shape)
+    seen = set()
+    for box, view in pieces:
+        if (box.at, box.shape) in seen or (common := overlap(wanted, box)) is None:
+            continue
+        seen.add((box.at, box.shape))
+        into, source = common[0], bits(view)[common[1]]
+        missing -= math.prod(source.shape[: len(box.shape)])
+        if found is None:
+            if source.shape[: len(wanted.shape)] == wanted.shape:
+                return source
+            found = torch.empty((*wanted.shape, *source.shape[len(box.shape) :]), dtype=source.dtype)
+        found[into] = source
+    if missing or found is None:
+        if not missing:
+            return torch.empty(wanted.shape, dtype=torch.uint8)
+        raise StateError(f"{path}: the checkpoint lacks {missing} of its {math.prod(wanted.whole)} numbers")
+    return found
 
 
 def available(device: str) -> torch.device:

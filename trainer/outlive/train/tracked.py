@@ -12,6 +12,8 @@ from torch import nn
 from outlive.errors import ConfigError, StateError
 from outlive.train.module import TrackedModule
 from outlive.train.optimizer import TrackedOptimizer, is_plain
+from outlive.train.placing import NO_COPIES, Copies, fingerprint
+from outlive.train.shards import replicas, unwanted
 from outlive.train.trees import revived
 
 HINT = "go back to the code that wrote it, rewind to an older checkpoint that fits, or take a new run name"
@@ -43,6 +45,9 @@ class Tracked:
         self.modules: dict[str, TrackedModule] = {}
         self.objects: dict[str, TrackedObject] = {}
         self.optimizers: dict[str, TrackedOptimizer] = {}
+        self.alike = True
+        """Whether what several ranks should hold alike was seen to be so."""
+        self._copies: tuple[int, Copies] = (-1, NO_COPIES)
 
     def __contains__(self, name: str) -> bool:
         return name in self.modules or name in self.objects or name in self.optimizers
@@ -50,6 +55,9 @@ class Tracked:
     def add(self, name: str, target: object) -> None:
         if name in self:
             raise ConfigError(f"{name} is tracked already", hint="give the second object another name")
+        why = unwanted(target)
+        if why is not None:
+            raise ConfigError(f"{name}: {why}")
         if isinstance(target, nn.Module):
             self.modules[name] = TrackedModule(name, target)
         elif isinstance(target, torch.optim.Optimizer) and is_plain(target):
@@ -63,9 +71,10 @@ class Tracked:
         stepped = {
             id(parameter) for tracked in self.optimizers.values() for parameter in tracked.parameters()
         }
-        trees = {name: module.capture(stepped) for name, module in self.modules.items()}
+        copies = self._replicas()
+        trees = {name: module.capture(stepped, copies) for name, module in self.modules.items()}
         trees |= {name: tracked.capture() for name, tracked in self.objects.items()}
-        trees |= {name: optimizer.capture(names) for name, optimizer in self.optimizers.items()}
+        trees |= {name: optimizer.capture(names, copies) for name, optimizer in self.optimizers.items()}
         return trees
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -108,6 +117,21 @@ class Tracked:
             for name, tracked in self.optimizers.items()
             if hasattr(tracked.optimizer.step, "_wrapped_by_lr_sched") and id(tracked.optimizer) not in seen
         ]
+
+    def fingerprint(self) -> dict[str, list[int]]:
+        """Of what several ranks should hold alike, by these ranks."""
+        parameters = [parameter for module in self.modules.values() for _, parameter in module.parameters()]
+        return fingerprint(parameters, self._replicas())
+
+    def _replicas(self) -> Copies:
+        """What DDP keeps equal; looked for once, and again when there are other modules."""
+        count, copies = self._copies
+        if count != len(self.modules):
+            ranks = replicas(tracked.module for tracked in self.modules.values())
+            self._copies = (len(self.modules), Copies(ranks=ranks, alike=self.alike))
+        elif copies.alike != self.alike:
+            self._copies = (count, Copies(ranks=copies.ranks, alike=self.alike))
+        return self._copies[1]
 
     def _names(self) -> dict[int, str]:
         names: dict[int, str] = {}
