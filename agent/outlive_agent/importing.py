@@ -12,7 +12,7 @@ from outlive.errors import ConfigError, Damaged
 from outlive.objects.interface import ObjectStore
 from outlive.objects.probe import probe
 from outlive.store import layout
-from outlive.store.commit import Committed, Committer, Progress, Snapshot
+from outlive.store.commit import Committed, Committer, Image, Progress, Snapshot
 from outlive.store.events import write_event
 from outlive.store.lives import Identity, adopt, claim
 from outlive.store.safetensors import Tensor, read_header
@@ -49,9 +49,13 @@ def import_files(
             epoch=None,
             reason="hand",
             environment={},
-            table=table.encode(),
-            values=values_of(list(tensors), name=name, step=step),
-            image=image,
+            images=(
+                Image(
+                    table=table.encode(),
+                    values=values_of(list(tensors), name=name, step=step),
+                    image=image,
+                ),
+            ),
         )
         probe(store)
         check_new(store, run)
