@@ -1,7 +1,7 @@
 """From a snapshot to a checkpoint: chunks first, the manifest last, "saved" only if nobody took over."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from threading import Lock
@@ -19,6 +19,7 @@ from outlive.store.manifest import Blob, Chunk, Manifest, Part, Reason
 from outlive.store.newest import read_manifest
 from outlive.store.survey import missing
 from outlive.store.table import TensorTable
+from outlive.store.whole import whole_tensors
 
 Progress = Callable[[int, int, int], None]
 """Told bytes done, bytes in all, and bytes that had to be sent; from several threads, one at a time."""
@@ -183,6 +184,8 @@ class Committer:
         """Every object that is not in the store already, many at once; the parts that name them all."""
         own = self._id(snapshot)
         tables = [_checked_table(image) for image in snapshot.images]
+        if len(tables) > 1:
+            _check_owners(tables)
         pieces = [cut(table) for table in tables]
         blobs: dict[tuple[int, int], Blob] = {}
         under_way: set[str] = set()
@@ -317,6 +320,14 @@ def _checked_table(image: Image) -> TensorTable:
     if table.bytes != image.image.nbytes:
         raise StateError(f"the snapshot has {image.image.nbytes} bytes, its table says {table.bytes}")
     return table
+
+
+def _check_owners(tables: Sequence[TensorTable]) -> None:
+    """What a rank leaves to another one must be there, or nobody could restore it."""
+    try:
+        whole_tensors(tables, where="the snapshot")
+    except Damaged as error:
+        raise StateError(str(error)) from error
 
 
 def _by_content(manifest: Manifest | None) -> dict[str, Blob]:

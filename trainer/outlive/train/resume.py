@@ -9,6 +9,7 @@ from outlive.train import environment, rng
 from outlive.train.imported import completed
 from outlive.train.joint import Joint
 from outlive.train.link import Given
+from outlive.train.sharing import doubt, reseed, shared_anew
 from outlive.train.snapshot import moved_out, read_part
 from outlive.train.tracked import HINT, Tracked
 from outlive.train.trees import revived
@@ -22,12 +23,14 @@ class Resume:
         parts = given.parts
         self.world = len(parts)
         """How many ranks saved it."""
+        self._ranks = given.ranks
         rank = 0 if given.ranks is None else given.ranks.rank
+        now = 1 if given.ranks is None else given.ranks.world
         saved = completed(read_part(Joint(given.arena.view, parts), rank % self.world))
         try:
             self.steps: int = saved["steps"]
             self.values: dict[str, Any] = revived(saved["state"])
-            self.loops = revived(saved["loops"])
+            self.loops = shared_anew(revived(saved["loops"]), before=self.world, now=now)
             self._rng = saved["rng"]
             self._environment: Mapping[str, str] = saved["environment"]
             self._objects: dict[str, Any] = dict(saved["objects"])
@@ -67,11 +70,15 @@ class Resume:
 
     def restore_rng(self) -> list[str]:
         """Set every random generator as it was; why that may not have been possible in full."""
-        return rng.restore(self._rng) if self._rng else []  # of an imported model there is none
+        reasons = rng.restore(self._rng) if self._rng else []  # of an imported model there is none
+        if self._ranks is not None and self._ranks.rank >= self.world:
+            reseed(self.checkpoint, self._ranks.rank)
+        return reasons
 
     def doubts(self) -> list[str]:
         """What is other than in the life that saved this."""
-        return environment.differences(self._environment, environment.describe())
+        shared = doubt(self._ranks, before=self.world) if self._rng else []
+        return shared + environment.differences(self._environment, environment.describe())
 
     def detach(self) -> None:
         """The loop has gone on: the memory may be overwritten, and hyperparameters are the loop's again."""
