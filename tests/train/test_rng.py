@@ -6,6 +6,7 @@ import numpy
 import pytest
 import torch
 
+from outlive.errors import Damaged
 from outlive.train import environment, rng
 from outlive.train.values import Encoder, dump
 from outlive.train.values_read import decode, load
@@ -50,3 +51,22 @@ def test_differences_of_the_environment() -> None:
         f"torch {facts['torch']} instead of 2.4.0",
         f"{facts['threads']} CPU threads instead of 64",
     ]
+
+
+@pytest.mark.parametrize(
+    ("generator", "state"),
+    [
+        ("python", (3, (1, 2), None)),
+        ("numpy", ("MT19937", numpy.zeros(624, numpy.uint32), 10**8, 0, 0.0)),
+        ("numpy", {"bit_generator": "MT19937", "state": {"key": numpy.zeros(624), "pos": 10**8}}),
+        ("numpy", {"bit_generator": "MT19937"}),
+        ("torch", b"short"),
+        ("torch", None),
+    ],
+)
+def test_what_is_no_random_state_is_damaged(generator: str, state: object) -> None:
+    """Somebody else may have written the checkpoint: no trace, and nothing read outside of numpy's state."""
+    good = rng.capture()
+    with pytest.raises(Damaged):
+        rng.restore({**good, generator: state})
+    assert rng.restore(good) == []

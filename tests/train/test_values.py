@@ -121,6 +121,36 @@ def test_hostile_documents(document: Any) -> None:
         return
 
 
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("RandomState", ("state", "pos")),
+        ("MT19937", ("state", "pos")),
+        ("Philox", ("buffer_pos",)),
+    ],
+)
+@pytest.mark.parametrize("value", [-1, 625, 10**8, -(10**8), None, 0.5])
+def test_a_generator_that_would_draw_from_strange_memory(
+    kind: str, place: tuple[str, ...], value: object
+) -> None:
+    """numpy believes where a state points, and reads or crashes there: such a state is damaged instead."""
+    made = (
+        numpy.random.RandomState(1)
+        if kind == "RandomState"
+        else numpy.random.Generator(getattr(numpy.random, kind)(1))
+    )
+    document: Any = Encoder().encode(made, at="x")
+    name, state = document["$generator"]
+    state = json.loads(state)
+    holder = state
+    for key in place[:-1]:
+        holder = holder[key]
+    assert 0 <= holder[place[-1]] <= 624
+    holder[place[-1]] = value
+    with pytest.raises(Damaged):
+        decode({"$generator": [name, json.dumps(state)]}, [])
+
+
 @given(st.binary(max_size=60))
 def test_hostile_bytes(raw: bytes) -> None:
     """Bytes that are no document are damaged."""

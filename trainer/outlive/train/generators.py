@@ -25,6 +25,8 @@ _GLOBALS = (
     id(getattr(random.random, "__self__", None)),
 )
 _NUMPY = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_PLACES = {"MT19937": 624, "Philox": 4}
+"""How many numbers they make at once; the next one to draw is counted from 0."""
 _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 _DEPTH = 8
 _WIDTH = 64
@@ -85,12 +87,24 @@ def put(generator: Any, state: Any) -> None:
     if isinstance(generator, torch.Generator):
         generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
     elif isinstance(generator, numpy.random.Generator):
-        generator.bit_generator.state = _arrays(json.loads(state))
+        generator.bit_generator.state = sound(_arrays(json.loads(state)))
     elif isinstance(generator, numpy.random.RandomState):
-        generator.set_state(_arrays(json.loads(state)))
+        generator.set_state(sound(_arrays(json.loads(state))))
     else:
         version, words, gauss = json.loads(state)
         generator.setstate((version, tuple(words), gauss))
+
+
+def sound(state: Any) -> Any:
+    """The same. ``ValueError`` for a state of numpy's that points outside of itself: numpy reads there."""
+    if not isinstance(state, dict):
+        raise ValueError("a generator's state is no mapping")  # noqa: TRY004 - one kind of damage
+    kind = state.get("bit_generator")
+    if kind in _PLACES:
+        place = state["buffer_pos"] if kind == "Philox" else state["state"]["pos"]
+        if not isinstance(place, int) or not 0 <= place <= _PLACES[kind]:
+            raise ValueError(f"a state of {kind} has no place {place!r}")
+    return state
 
 
 def _on(device: str) -> torch.Generator:

@@ -6,6 +6,9 @@ from typing import Any
 import numpy
 import torch
 
+from outlive.errors import Damaged
+from outlive.train.generators import sound
+
 _SEVERAL = ("cuda", "xpu")
 
 
@@ -27,13 +30,17 @@ def capture() -> dict[str, Any]:
 
 def restore(state: dict[str, Any]) -> list[str]:
     """Set them all again. Returns why the numbers drawn from here on may differ, one reason an item."""
-    random.setstate(state["python"])
+    try:
+        random.setstate(state["python"])
+        bits = sound(state["numpy"])
+        torch.set_rng_state(_tensor(state["torch"]))
+    except (ValueError, TypeError, LookupError, RuntimeError) as why:
+        raise Damaged(f"the random numbers' state in the checkpoint is none: {why}") from None
     reasons = []
     try:
-        numpy.random.set_state(state["numpy"])
+        numpy.random.set_state(bits)
     except ValueError:
         reasons.append("numpy's global generator is of another kind than when this was saved")
-    torch.set_rng_state(_tensor(state["torch"]))
     for kind in _SEVERAL:
         reasons += _restore_devices(kind, state.get(kind, []))
     if "mps" in state:
