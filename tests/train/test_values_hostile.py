@@ -1,16 +1,22 @@
 """Values that outlive did not write: somebody else may write to the bucket, too."""
 
+import collections
+import datetime
+import decimal
+import fractions
 import json
+import random
 from typing import Any
 
 import numpy
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlive.errors import Damaged
+from outlive.errors import Damaged, StateError
 from outlive.train import kinds
-from outlive.train.values import Encoder
+from outlive.train.values import Encoder, dump
 from outlive.train.values_read import decode, load
 
 TAGS = ["$tensor", "$bytes", "$array", "$scalar", "$dict", "$ordered", "$counter", "$float", "$int"]
@@ -28,6 +34,55 @@ def test_hostile_documents(document: Any) -> None:
         decode(load(json.dumps(document).encode()), [])
     except Damaged:
         return
+
+
+HONEST: list[Any] = [
+    {"a": [1, 2.5, 2**70, b"x", (1, 2), {3, 4}, {1: 2}, collections.deque([1], 3), fractions.Fraction(1, 3)]},
+    [numpy.arange(6.0).reshape(2, 3), numpy.float32(1.5), range(1, 9, 2), 1 + 2j, decimal.Decimal("1.5")],
+    [
+        datetime.datetime(2026, 12, 1),
+        datetime.timedelta(1, 2, 3),
+        collections.OrderedDict(a=1),
+        bytearray(b"z"),
+    ],
+    [
+        random.Random(1),
+        numpy.random.RandomState(2),
+        torch.Generator(),
+        numpy.random.Generator(numpy.random.SFC64()),
+    ],
+]
+STRANGE: list[Any] = [None, True, -1, 10**12, 2**63, "", "-1", "1e999999999", "A" * 999, [], {}, [10**6] * 3]
+
+
+def changed(node: Any, draw: random.Random, *, how_often: float) -> Any:
+    """The same document, with something else in some places."""
+    if draw.random() < how_often:
+        return draw.choice(STRANGE)
+    if isinstance(node, dict):
+        tag = {key: f"${draw.choice(TAGS)[1:]}" for key in node if draw.random() < how_often}
+        return {tag.get(key, key): changed(value, draw, how_often=how_often) for key, value in node.items()}
+    if isinstance(node, list):
+        return [changed(item, draw, how_often=how_often) for item in node if draw.random() > how_often]
+    if isinstance(node, str) and node and draw.random() < how_often:
+        at = draw.randrange(len(node))
+        return node[:at] + draw.choice(["", "0", "-", '"', "99999999"]) + node[at + 1 :]
+    return node
+
+
+@pytest.mark.parametrize("honest", HONEST, ids=range(len(HONEST)))
+def test_an_honest_document_that_was_changed(honest: Any) -> None:
+    """Whatever stands wherever in it, it is read or refused, and nothing is used up or broken."""
+    document = json.loads(dump(Encoder().encode(honest, at="x")))
+    seed = random.SystemRandom().randrange(1_000_000)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for _ in range(2000):
+        raw = json.dumps(changed(document, draw, how_often=draw.choice([0.01, 0.05, 0.2]))).encode()
+        try:
+            decode(load(raw), [])
+        except (Damaged, StateError):  # a generator of a device that is not here
+            continue
 
 
 @pytest.mark.parametrize(
