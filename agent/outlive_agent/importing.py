@@ -5,28 +5,39 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outlive.errors import ConfigError, Damaged
+from outlive.errors import ConfigError, Damaged, NotFound
 from outlive.objects.interface import ObjectStore
 from outlive.objects.probe import probe
 from outlive.store import layout
 from outlive.store.commit import Committed, Committer, Image, Progress, Snapshot
 from outlive.store.events import write_event
-from outlive.store.lives import Identity, adopt, claim
+from outlive.store.lives import Identity, adopt, claim, newest_life, read_claim
+from outlive.store.newest import listed
 from outlive.store.safetensors import Tensor, read_header
 from outlive.store.table import ALIGNMENT, TensorEntry, TensorTable
 
+_COMMAND = ("outlive", "import")
+"""What the claim of such a life says."""
 _PIECE_BYTES = 16 * 1024 * 1024
 
 
 def check_new(store: ObjectStore, run: str) -> None:
-    """``ConfigError`` if anything of the run is there: an import must not come between its checkpoints."""
-    if any(True for _ in store.list(layout.run_prefix(run))):
-        raise ConfigError(
-            f"there is a run {run} in {store.location} already", hint="import into a run with a new name"
-        )
+    """``ConfigError`` if anything of the run is there: an import must not come between its checkpoints.
+
+    What an import has left that did not come to its end is no run yet.
+    """
+    if not any(True for _ in store.list(layout.run_prefix(run))):
+        return
+    number = newest_life(store, run)
+    with suppress(NotFound, Damaged):
+        if not listed(store, run) and number and read_claim(store, run, number).identity.command == _COMMAND:
+            return
+    raise ConfigError(
+        f"there is a run {run} in {store.location} already", hint="import into a run with a new name"
+    )
 
 
 def import_files(
@@ -59,7 +70,7 @@ def import_files(
         )
         probe(store)
         check_new(store, run)
-        life = claim(store, run, identity=Identity.here(("outlive", "import")))
+        life = claim(store, run, identity=Identity.here(_COMMAND))
         adopt(store, life, None)
         committed = Committer(store, life, parent=None).commit(snapshot, progress=progress)
         figures = {"step": step, "saved_step": step, "checkpoints": 1, "bytes_sent": committed.sent_bytes}

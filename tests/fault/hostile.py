@@ -4,6 +4,7 @@ A target returns, or raises ``OutliveError``; anything else is a find. `seeds`: 
 """
 
 import functools
+import io
 import json
 import tempfile
 from collections.abc import Callable, Mapping
@@ -19,14 +20,17 @@ from outlive.objects.memory import MemoryStore
 from outlive.objects.sealed import Encryption, Sealed, Signature
 from outlive.staging.messages import decode
 from outlive.store import layout
+from outlive.store.boxes import Box, pieces_of
 from outlive.store.events import read_events, write_event
 from outlive.store.fetch import restore_newest
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import read_adoption, read_claim
 from outlive.store.manifest import Manifest
 from outlive.store.requests import put_request, read_requests
+from outlive.store.safetensors import header, read_tensors
 from outlive.store.survey import keys
-from outlive.store.table import TensorTable
+from outlive.store.table import TensorEntry, TensorTable
+from outlive.store.whole import whole_tensors
 from outlive_agent import config
 from outlive_agent.sources.aws import Aws
 from outlive_agent.sources.azure import Azure
@@ -38,6 +42,15 @@ from outlive_agent.sources.termination_time import alibaba, byteplus, tencent
 RUN = "gpt"
 _FOLDER = Path(tempfile.mkdtemp(prefix="outlive-fuzz-"))
 _SEAL = b',"blake3":"'
+_SHARD = TensorTable(
+    bytes=64,
+    tensors=(
+        TensorEntry(
+            path="w", dtype="float32", shape=(2, 4), offset=0, bytes=32, device="cpu", whole=(4, 4), at=(2, 0)
+        ),
+        TensorEntry(path="b", dtype="float32", shape=(4,), offset=64, bytes=0, device="cpu", owner=0),
+    ),
+)
 
 
 def _manifest(data: bytes) -> None:
@@ -66,6 +79,18 @@ def _table(data: bytes) -> None:
     table = TensorTable.decode(data)
     for entry in table.extents():
         assert entry.offset + entry.bytes <= table.bytes
+
+
+def _whole(data: bytes) -> None:
+    """A part's table beside that of another rank: the tensors of both together, and what they are made of."""
+    tables = [TensorTable.decode(data), TensorTable.decode(_SHARD.encode())]
+    for tensor in whole_tensors(tables, where="here"):
+        pieces_of(Box.whole(tensor.shape), [piece.box for piece in tensor.pieces], where=tensor.path)
+
+
+def _safetensors(data: bytes) -> None:
+    for tensor in read_tensors(io.BytesIO(data), where="here").values():
+        assert tensor.offset + tensor.bytes <= len(data), tensor
 
 
 def _claim(data: bytes) -> None:
@@ -154,6 +179,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "manifest": _manifest,
     "restore": _restore,
     "table": _table,
+    "whole": _whole,
+    "safetensors": _safetensors,
     "claim": _claim,
     "adoption": _adoption,
     "request": _request,
@@ -175,6 +202,8 @@ def seeds(target: str) -> list[bytes]:
     objects = _honest()
     document = [body for body in objects.values() if body.startswith(b"{")]
     more: dict[str, list[bytes]] = {
+        "whole": [_SHARD.encode()],
+        "safetensors": [header({"w": ("float32", (2,), 8)}, metadata={"format": "pt"}) + bytes(8)],
         "key": [key.removeprefix(f"{RUN}/").encode() for key in objects],
         "packet": [json.dumps({"packet": "hello", "pid": 1}).encode()],
         "config": [b"run: gpt\nstore: {location: s3://b/p}\nsave: {every: 10 steps}\n"],

@@ -14,11 +14,11 @@ def _fuzz(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_what_a_stranger_wrote_does_no_harm() -> None:
-    """Manifests, tables, claims, requests, events, keys, packets, sealed objects, settings and what metadata
-    servers say: each reader returns or refuses, whatever it is fed, and runs, starts and writes nothing."""
+    """Manifests, tables, shards, model files, claims, requests, events, keys, packets, sealed objects, settings,
+    and what metadata servers say: each reader returns or refuses, whatever it is fed, and runs, starts and writes nothing."""
     done = _fuzz("--runs", "2000")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count("nothing found") == 12
+    assert done.stdout.count("nothing found") == 14
     assert done.stdout.endswith("0 finds\n")
 
 

@@ -10,8 +10,9 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from fakes.commands import Cli
-from outlive.errors import Damaged
+from outlive.errors import Damaged, Unavailable
 from outlive.objects.interface import ObjectStore
+from outlive.store.commit import Committer
 from outlive.store.fetch import restore_newest
 from outlive.store.safetensors import DTYPES, header, read_header
 from outlive_agent.exits import Exit
@@ -56,6 +57,18 @@ def test_a_run_that_is_there_is_left_alone(cli: Cli, gpt: ObjectStore, tmp_path:
     assert said.code == Exit.CONFIG
     assert "there is a run gpt" in said.err
     assert before == [info.key for info in gpt.list("")]
+
+
+def test_an_import_that_failed_can_be_tried_again(
+    cli: Cli, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that fails in the middle leaves a life without a checkpoint; the same command works then."""
+    save_file(TENSORS, tmp_path / "in.safetensors")
+    with monkeypatch.context() as broken:
+        broken.setattr(Committer, "commit", _unavailable)
+        assert cli("import", str(tmp_path / "in.safetensors"), "gpt").code == Exit.FAILED
+    said = cli("import", str(tmp_path / "in.safetensors"), "gpt", "--json")
+    assert (said.code, said.json["life"]) == (0, 2)
 
 
 def test_without_torch_the_error_says_which_python_lacks_it(cli: Cli, tmp_path: Path) -> None:
@@ -118,6 +131,10 @@ def _item_bytes(name: str) -> int:
     if name == "bool" or "float8" in name:
         return 1
     return int(name.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+
+
+def _unavailable(*anything: object, **more: object) -> None:
+    raise Unavailable("the store went away")
 
 
 def _fail(*anything: object) -> None:

@@ -65,7 +65,7 @@ def header(tensors: Mapping[str, tuple[str, tuple[int, ...], int]], *, metadata:
 def read_header(path: Path) -> dict[str, Tensor]:
     """What a file holds. ``Damaged`` if it is no safetensors file, or says something that can't be."""
     with path.open("rb") as file:
-        return _read(file, where=str(path))
+        return read_tensors(file, where=str(path))
 
 
 def is_safetensors(path: Path) -> bool:
@@ -75,7 +75,8 @@ def is_safetensors(path: Path) -> bool:
     return len(head) == 9 and head[8:] == b"{" and int.from_bytes(head[:8], "little") <= _HEADER_BYTES
 
 
-def _read(file: BinaryIO, *, where: str) -> dict[str, Tensor]:
+def read_tensors(file: BinaryIO, *, where: str) -> dict[str, Tensor]:
+    """The same of a file that is open at its beginning."""
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= _HEADER_BYTES:
         raise Damaged(f"{where} is no safetensors file")
