@@ -14,8 +14,8 @@ def _fuzz(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_what_a_stranger_wrote_does_no_harm() -> None:
-    """Manifests, tables, shards, model files, claims, requests, events, keys, packets, sealed objects, settings,
-    and what metadata servers say: each reader returns or refuses, whatever it is fed, and runs, starts and writes nothing."""
+    """Manifests, tables, shards, model files, claims, requests, events, keys, packets, sealed objects,
+    settings, metadata servers' answers: each reader returns or refuses, and runs and writes nothing."""
     done = _fuzz("--runs", "2000")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("nothing found") == 14
