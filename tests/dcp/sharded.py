@@ -99,4 +99,5 @@ if __name__ == "__main__":
     action = {"save": saved, "load": loaded}[sys.argv[1]]
     said = json.dumps({"rank": dist.get_rank(), **action(Path(sys.argv[2]))})
     (Path(sys.argv[2]) / f"{sys.argv[1]}-{dist.get_rank()}.json").write_text(said)
+    dist.barrier()  # or who is last to leave may find the first one gone
     dist.destroy_process_group()

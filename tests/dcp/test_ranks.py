@@ -104,7 +104,7 @@ def _torchrun(ranks: int, action: str, folder: Path) -> None:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, f"{done.stderr[:4000]}\n...\n{done.stderr[-4000:]}"
 
 
 def _said(folder: Path, action: str, ranks: int) -> list[dict[str, Any]]:
