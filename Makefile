@@ -24,6 +24,7 @@ e2e:     ## real machines: systemd and cloud-init from pasted user-data; MACHINE
 soak:    ## the long forms of the fault tests, with their counts (an hour; SEED=n repeats one)
 	$(SETUP) test
 	PYTHONPATH=tests $(PYTHON) tests/fault/kills.py --trainer 100 --agent 50 --both 50 $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(PYTHON) tests/ranks/kills.py --kills 60 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/effects.py $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/races.py --rounds 200 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/long_life.py --saves 3000 $(if $(SEED),--seed $(SEED))

@@ -32,11 +32,12 @@ def test_ranks_that_are_told_to_stop_go_on_exactly(
     """SIGTERM to the agent, or to everyone at once: all ranks save the same step, and the next life ends as
     the run that nobody touched, each rank with its own data and its own chance."""
     place = Place(folder=tmp_path)
-    first = place.start("first", "--way", way, "--pause", "0.05")
+    first = place.start("first", "--way", way, "--pause", "0.05", torchrun=("--max-restarts", "3"))
     first.wait_for(r"saved step 1\d ")
     if how == "agent":
         first.process.send_signal(signal.SIGTERM)
         assert first.end() == 75, first.text
+        assert "ChildFailedError" not in first.text
     else:
         first.signal_all(signal.SIGTERM)
         first.end()

@@ -1,5 +1,6 @@
 """Requests of one rank among several: what somebody wants becomes a wish, and is done once agreed."""
 
+import os
 from typing import NoReturn
 
 from outlive.train.boundary import Stand, Want
@@ -82,12 +83,17 @@ class AgreedRequests(Requests):
 
     def _stop(self, want: Want, stand: Stand) -> NoReturn:
         if self._saving.secure(urgent=True):
-            self._leave(EXIT_RESUME)
+            self._leave(self._stopped_code())
         if self._saving.link.refused is not None:
             say(f"Error: {self._saving.link.refused.message}")
             self._leave(EXIT_SUPERSEDED)
         say(f"stopped after step {stand.step}, which is not saved: {self._saving.failure()}")
         self._leave(EXIT_SAVE_FAILED)
+
+    def _stopped_code(self) -> int:
+        """torchrun would start ranks again that end with anything but 0; their agent knows how they ended."""
+        agent_knows = self._saving.link.welcome.mode != "sidecar"
+        return 0 if agent_knows and "TORCHELASTIC_RUN_ID" in os.environ else EXIT_RESUME
 
     def _stay_attached(self, stand: Stand) -> None:
         if self._first or not (self._saving.link.lost or self._saving.link.refused):
