@@ -92,9 +92,9 @@ class Crew:
     def close(self, *, patient: bool) -> None:
         """Wait for the last words of the others, for a while if `patient`, and hang up."""
         with self._changed:
-            self._closing = True
             if patient:
                 self._changed.wait_for(self._all_over, PARTING_SECONDS)
+            self._closing = True
         self._listener.close()
         for member in self._members.values():
             member.channel.close()
@@ -276,7 +276,9 @@ class Crew:
         return range(self._ranks.node, self._ranks.node + self._ranks.local_world)
 
     def _all_over(self) -> bool:
-        return all(member.over for member in self._members.values())
+        """Whether all have come, and have gone: one may still be about to come when this rank has ended."""
+        here = len(self._members) == self._ranks.local_world - 1
+        return here and all(member.over for member in self._members.values())
 
     def _thread(self, name: str, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name=name, daemon=True).start()
