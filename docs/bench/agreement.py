@@ -70,7 +70,7 @@ def main() -> None:
     among = run(options.ranks)
     for rank, (middle, late) in enumerate(among):
         print(
-            f"rank {rank} of {options.ranks}: {middle:.1f} us a step (99 %: {late:.1f}), alone {alone:.1f} us:"
+            f"rank {rank} of {options.ranks}: {middle:.1f} us a step (99 %: {late:.1f}); alone {alone:.1f}:"
         )
         print(f"  the agreement costs {middle - alone:+.1f} us")
 
