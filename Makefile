@@ -28,6 +28,7 @@ soak:    ## the long forms of the fault tests, with their counts (an hour; SEED=
 	PYTHONPATH=tests $(PYTHON) tests/fault/effects.py $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/races.py --rounds 200 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/long_life.py --saves 3000 $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(PYTHON) tests/fault/decision.py --checkpoints 10000
 	$(PYTHON) tests/fault/fuzz.py --runs 50000 $(if $(SEED),--seed $(SEED))
 
 bench:   ## what a save costs and how fast a run is back, beside what people use today (CASES=quick: 3 min)
