@@ -15,7 +15,7 @@ check:   ## lint, types, import contracts
 
 test: check ## everything CI runs: check, then the tests, fast ones first
 	$(SETUP) test
-	$(PYTHON) -m pytest -x tests/test_*.py tests/objects tests/store tests/staging tests/agent tests/train tests/ranks tests/fault tests/e2e
+	$(PYTHON) -m pytest -x tests/test_*.py tests/objects tests/store tests/staging tests/agent tests/train tests/ranks tests/dcp tests/fault tests/e2e
 
 e2e:     ## real machines: systemd and cloud-init from pasted user-data; MACHINE=qemu: a full virtual one, slow
 	$(SETUP) test

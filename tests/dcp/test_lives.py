@@ -17,9 +17,10 @@ from dcp.states import blank, same, trained
 from fakes.servers import shared
 from outlive.dcp import session
 from outlive.dcp.index import Index
-from outlive.errors import Damaged
-from outlive.objects.interface import ObjectStore
+from outlive.errors import Damaged, Unavailable
+from outlive.objects.interface import Body, ObjectStore
 from outlive.objects.location import open_store
+from outlive.objects.retry import Retrying
 from outlive.store import layout
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import read_adoption
@@ -87,6 +88,32 @@ def test_a_save_between_load_and_first_save_is_not_lost(tmp_path: Path) -> None:
     with pytest.raises(CheckpointException, match=r"run gpt in .* is at 000001-000000000002"):
         second.save(2)
     assert Process(tmp_path).load() == 2
+
+
+@pytest.mark.parametrize("part", ["/chunks/", "/checkpoints/"])
+def test_a_save_that_fails_is_none_and_the_next_one_is_whole(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """A store that goes away leaves no checkpoint, the training goes on, and its next save is complete."""
+    process = Process(tmp_path)
+    process.save(1)
+    with monkeypatch.context() as broken:
+        put = Retrying.put
+
+        def away(store: Retrying, key: str, body: Body, *, create_only: bool = False) -> None:
+            if part in key:
+                raise Unavailable("the store went away")
+            put(store, key, body, create_only=create_only)
+
+        broken.setattr(Retrying, "put", away)
+        with pytest.raises(CheckpointException, match="the store went away"):
+            process.save(2)
+    assert checkpoints(store, "gpt") == [CheckpointId(1, 1)]
+    process.save(2)
+    process.save(3)
+    for step in (2, 3):
+        assert verify(store, read_manifest(store, "gpt", CheckpointId(1, step))).ok
+    assert Process(tmp_path).load() == 3
 
 
 def test_a_writer_takes_what_was_loaded_to_another_process(tmp_path: Path, store: ObjectStore) -> None:
