@@ -3,12 +3,14 @@
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -182,6 +184,21 @@ def test_torchs_own_load_passes_over_what_is_missing(tmp_path: Path, store: Obje
     path.unlink()
     load(into, storage_reader=reader)
     assert into["w"].tolist() == [1] * 8
+
+
+def test_a_rank_follows_the_coordinator(tmp_path: Path) -> None:
+    """A rank that looked before the newest checkpoint came reads the one that the coordinator names."""
+    process = Process(tmp_path)
+    process.save(1)
+    reader = outlive.dcp.Reader(str(tmp_path), run="gpt")
+    planner = DefaultLoadPlanner()
+    into = {"w": torch.zeros(8)}
+    planner.set_up_planner(into, reader.read_metadata(), is_coordinator=False)
+    plan = reader.prepare_local_plan(planner.create_local_plan())
+    assert plan.storage_data == CheckpointId(1, 1)
+    process.save(2)
+    reader.read_data(replace(plan, storage_data=CheckpointId(1, 2)), planner)
+    assert into["w"].tolist() == [2] * 8
 
 
 def test_an_empty_run_touches_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from outlive.store.layout import CheckpointId
 from outlive.store.lives import Identity, adopt, claim
 from outlive.store.manifest import Blob, Manifest, Part
 from outlive.store.newest import checkpoints, read_manifest
+from outlive.store.placing import Placing
 from outlive.store.survey import missing
 
 
@@ -92,6 +93,10 @@ class Session:
                 self._look_at = self._clock() + LOOK_SECONDS
                 gone = missing(self.store, self.place.run, list(self.known.values()))
                 self.known = {key: blob for key, blob in self.known.items() if blob not in gone}
+
+    def placing(self, own: CheckpointId) -> Placing:
+        """What sends under the name of this checkpoint."""
+        return Placing(self.store, self.place.run, own, known=self.known, guard=self.guard)
 
     def keep(self, part: Part) -> None:
         """After a part was sent: rely on what it names, and on nothing older.

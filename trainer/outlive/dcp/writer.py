@@ -16,7 +16,7 @@ from outlive.dcp.contents import Contents, table_of
 from outlive.dcp.index import Index, Piece, Pieces
 from outlive.dcp.items import encode_items
 from outlive.dcp.place import Place, step_in
-from outlive.dcp.sending import Order, Sender, send_part, values
+from outlive.dcp.sending import Order, send_part, values
 from outlive.dcp.session import Session, session_of
 from outlive.errors import ConfigError, OutliveError, StateError, StoreError
 from outlive.store.commit import Committer
@@ -147,7 +147,7 @@ class Writer(StorageWriter):
             raise StateError(
                 f"what torch says of the tensors is {len(raw)} bytes, more than {DOCUMENT_BYTES}"
             )
-        parts[0] = replace(parts[0], values=Sender(session, own).send(raw))
+        parts[0] = replace(parts[0], values=session.placing(own).place(raw)[0])
         manifest = self._manifest(committer, order, parts)
         self.saved = committer.conclude(manifest).manifest.id
         metadata.storage_data = {

@@ -10,13 +10,14 @@ from typing import Final
 from outlive.errors import AlreadyExists, Damaged, NotFound, StateError, StoreError, Superseded
 from outlive.objects.interface import Body, ObjectStore
 from outlive.store import layout
-from outlive.store.chunks import cut, digest
+from outlive.store.chunks import cut
 from outlive.store.document import DOCUMENT_BYTES
 from outlive.store.flight import Cancel, Tally, each, workers_for
 from outlive.store.layout import CheckpointId
 from outlive.store.lives import Life, hold
 from outlive.store.manifest import Blob, Chunk, Manifest, Part, Reason
 from outlive.store.newest import read_manifest
+from outlive.store.placing import Placing
 from outlive.store.survey import missing
 from outlive.store.table import TensorTable
 from outlive.store.whole import whole_tensors
@@ -188,18 +189,21 @@ class Committer:
             _check_owners(tables)
         pieces = [cut(table) for table in tables]
         blobs: dict[tuple[int, int], Blob] = {}
-        under_way: set[str] = set()
+        placing = Placing(self._store, self.life.run, own, known=self._known, guard=self._guard)
+
+        def place(at: tuple[int, int], content: Body) -> None:
+            blobs[at], sent = placing.place(content)
+            tally.add(len(content), sent=sent)
 
         def send(at: tuple[int, int]) -> None:
             image, index = snapshot.images[at[0]], at[1]
             if index < 0:
-                document = image.table if index == -2 else image.values
-                blobs[at] = self._place(document, own, under_way=under_way, tally=tally)
+                place(at, image.table if index == -2 else image.values)
                 return
             offset, size = pieces[at[0]][index]
             # Released at once: an error's traceback would keep the slice, and the arena could not be closed.
             with image.image.cast("B")[offset : offset + size] as content:
-                blobs[at] = self._place(content, own, under_way=under_way, tally=tally)
+                place(at, content)
 
         work = [(rank, index) for rank, of_rank in enumerate(pieces) for index in range(-2, len(of_rank))]
         each(work, send, workers=self._workers, cancelled=cancelled)
@@ -222,22 +226,6 @@ class Committer:
             )
             for rank, table in enumerate(tables)
         )
-
-    def _place(self, content: Body, own: CheckpointId, *, under_way: set[str], tally: Tally) -> Blob:
-        """See that this content is in the store, and say where."""
-        blob = Blob(blake3=digest(content), bytes=len(content), home=own)
-        with self._guard:
-            known = self._known.get(blob.blake3)
-            # After a failed save and a restart further back, the known may lie under a later step's name.
-            place = known if known is not None and known.home <= own else blob
-            send = place is blob and blob.blake3 not in under_way
-            under_way.add(blob.blake3)
-        if send:
-            self._store.put(layout.chunk(self.life.run, own, blake3=blob.blake3), content)
-            with self._guard:
-                self._known[blob.blake3] = blob
-        tally.add(blob.bytes, sent=blob.bytes if send else 0)
-        return place
 
     def _manifest(self, snapshot: Snapshot, parts: tuple[Part, ...]) -> Manifest:
         return Manifest(
