@@ -233,8 +233,9 @@ class Saves:
         )
         for line in committed.put_right:
             self._journal.warning(line)
+        ranks = f"{held.world} ranks, " if held.world > 1 else ""
         self._journal.info(
-            f"saved {step_text(held.step)} ({held.reason}, {bytes_text(totals.bytes)}, "
+            f"saved {step_text(held.step)} ({held.reason}, {ranks}{bytes_text(totals.bytes)}, "
             f"{bytes_text(committed.sent_bytes)} sent) in {duration_text(committed.seconds)}{again}",
             step=held.step,
         )

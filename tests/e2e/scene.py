@@ -32,6 +32,7 @@ from outlive_agent.story import LifeStory, read_story
 AGENT, TRAIN = "outlive-agent.service", "outlive-train.service"
 BOOTSTRAP = "outlive-bootstrap.service"
 SOURCE = Path(__file__).parents[1] / "fault" / "training.py"
+RANKS = Path(__file__).parents[1] / "ranks" / "training.py"
 EPOCHS, STEPS = 40, 320
 HURRY = "/srv/training/hurry"
 RUN = "gpt"
@@ -82,7 +83,12 @@ def lent(*, agent: bool = True) -> list[Equipment]:
     return [
         torch_environment(),
         project_environment("/opt/train", torch=True),
-        Equipment(files={"/srv/training/training.py": SOURCE.read_text()}),
+        Equipment(
+            files={
+                "/srv/training/training.py": SOURCE.read_text(),
+                "/srv/training/ranks.py": RANKS.read_text(),
+            }
+        ),
         *([project_environment("/opt/outlive/venv", files=mark)] if agent else []),
     ]
 

@@ -25,8 +25,10 @@ from ranks.starting import WARM, Place, Started, until
 Victim = Literal["rank", "ranks", "agent", "everything"]
 WAYS = ("ddp", "fsdp")
 KILLS_A_ROUND = 5
-LONGEST_SECONDS = 4.0
+LONGEST_SECONDS = 3.0
 """From the training's first step to a kill."""
+EPOCHS = ("--epochs", "25")
+PAUSE = ("--pause", "0.03")
 
 
 @dataclass(slots=True)
@@ -44,14 +46,14 @@ class Campaign:
         """One run, taken away so many times."""
         way = WAYS[number % len(WAYS)]
         if way not in self.untouched:
-            self.untouched[way] = self._place(f"untouched-{way}").finish("only", "--way", way)
+            self.untouched[way] = self._place(f"untouched-{way}").finish("only", "--way", way, *EPOCHS)
         place = self._place(f"round-{number}")
         for turn, victim in enumerate(victims):
-            started = place.start(f"{turn}", "--way", way, "--pause", "0.05")
+            started = place.start(f"{turn}", "--way", way, *EPOCHS, *PAUSE)
             self.struck[victim] += self._strike(started, victim)
             self._gone(started)
             check(place.store, place.run, started.journal, self.tally)
-        ends = place.finish("last", "--way", way)
+        ends = place.finish("last", "--way", way, *EPOCHS)
         check(place.store, place.run, place.folder / "last.journal", self.tally)
         if ends != self.untouched[way]:
             self.tally.problems.append(f"round {number}: the end differs from that of the untouched run")

@@ -44,8 +44,7 @@ class Started:
 
     def ends(self) -> dict[int, dict[str, Any]]:
         """What each rank said at its end."""
-        found = [json.loads(line) for line in re.findall(r"END (\{[^}]*\})", self.text)]
-        return {each.pop("rank"): each for each in found}
+        return ends_in(self.text)
 
     def ranks(self) -> list[int]:
         """The processes of the ranks, in their order."""
@@ -68,6 +67,12 @@ class Started:
                 if words.get(MARK) == str(self.journal):
                     found[int(folder.name)] = words
         return found
+
+
+def ends_in(text: str) -> dict[int, dict[str, Any]]:
+    """What each rank said at its end. Two may have said it in one line."""
+    found = [json.loads(line) for line in re.findall(r"END (\{[^}]*\})", text)]
+    return {each.pop("rank"): each for each in found}
 
 
 def until(look: Callable[[], Any], what: str) -> Any:

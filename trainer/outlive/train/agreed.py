@@ -10,7 +10,7 @@ from outlive.train.saving import Saving, say
 from outlive.train.stop import EXIT_RESUME, EXIT_SAVE_FAILED, EXIT_SUPERSEDED, Signals
 from outlive.train.tracked import Tracked
 
-PERMIT_SECONDS = 10.0
+PERMIT_SECONDS = 3.0
 """How long the first rank's permit may come after the verdict."""
 
 

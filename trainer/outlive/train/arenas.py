@@ -33,6 +33,10 @@ class Memory(Protocol):
     number: int
     """Of the last snapshot of this conversation; 0 = none yet."""
 
+    @property
+    def parted(self) -> bool:
+        """Whether ranks have ended without whom no snapshot is whole."""
+
     def free(self, *, stop: bool) -> int | None:
         """An arena that is the trainer's now."""
 
@@ -74,6 +78,11 @@ class Arenas:
         self._cleared: dict[int, Layout] = {}
         self._touching: threading.Thread | None = None
         self._pinned = 0
+
+    @property
+    def parted(self) -> bool:
+        """There is only this one."""
+        return False
 
     def free(self, *, stop: bool) -> int | None:
         """An arena that is the trainer's now. Only a snapshot that may not wait gets the spare one."""

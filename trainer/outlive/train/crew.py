@@ -113,6 +113,10 @@ class Crew:
         for member in self._members.values():
             self._tell(member, Permit(number=number, arena=slot))
 
+    @property
+    def parted(self) -> bool:
+        return any(member.over for member in self._members.values())
+
     def brought(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
         self._bring(self._ranks.rank, packet, Notes(table, values))
 
@@ -194,6 +198,8 @@ class Crew:
             self.give_up(f"rank {member.rank} said what can't be understood: {error}")
         with self._changed:
             member.over = True
+            if self._grounds.open is not None and member.rank not in self._brought:
+                self.give_up(f"rank {member.rank} has ended")
             self._changed.notify_all()
 
     def _hear(self, member: Member, message: Message, fds: Sequence[int]) -> None:

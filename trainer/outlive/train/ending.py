@@ -8,6 +8,8 @@ from outlive.train.boundary import Stand, Want
 from outlive.train.requests import Requests
 from outlive.train.saving import Saving, say
 
+_TRIES = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
@@ -34,6 +36,16 @@ class Ending:
 
     def _finish(self) -> None:
         saving = self.saving
+        # With several ranks the others' trouble, or an agent's death, may have spoilt a snapshot for all.
+        for _ in range(1 if self.alone else _TRIES):
+            self._save_end()
+            if saving.secure(urgent=False):
+                return
+            saving.retract()
+        say(f"the final state is not stored: {saving.failure()}")
+
+    def _save_end(self) -> None:
+        saving = self.saving
         if saving.link.lost:
             saving.succeed(at_once=True)
         try:
@@ -46,8 +58,6 @@ class Ending:
         except StateError as why:
             say(f"Error: the final state can't be saved:\n{why}")
             say(f"Try: {why.hint}")
-        if not saving.secure(urgent=False):
-            say(f"the final state is not stored: {saving.failure()}")
 
     def _rescue(self, error: BaseException) -> None:
         saving = self.saving

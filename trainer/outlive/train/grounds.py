@@ -47,6 +47,10 @@ class Others(Protocol):
     def permit(self, number: int, slot: int) -> None:
         """Tell them that their grounds are theirs for this snapshot."""
 
+    @property
+    def parted(self) -> bool:
+        """Whether one of them has ended."""
+
     def brought(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
         """The first rank has copied its own part."""
 
@@ -84,6 +88,8 @@ class Grounds:
         with self._guard:
             if len(self._rooms) < len(self._local):
                 return "is not ready yet"
+            if self._others.parted:
+                return "has ranks that have ended"
             try:
                 busy = self._permitted is not None or self._slot_for(stop) is None
             except (OSError, MemoryError) as error:
@@ -123,6 +129,11 @@ class Grounds:
         return self._slots[slot].stretches
 
     # -- for the saving of this rank
+
+    @property
+    def parted(self) -> bool:
+        """Whether one of the others has ended."""
+        return self._others.parted
 
     def free(self, *, stop: bool) -> int | None:
         """The arena for which there is a permit that this rank has not used."""

@@ -68,6 +68,11 @@ class Grounded:
         self._cleared: dict[int, tuple[Layout, Piece]] = {}
         self._pinned = 0
 
+    @property
+    def parted(self) -> bool:
+        """Whether the first rank has gone."""
+        return self._link.lost
+
     def free(self, *, stop: bool) -> int | None:
         """The arena for which there is a permit."""
         permit = self._link.permit

@@ -92,8 +92,7 @@ class Saving:
         """
         began = time.monotonic_ns()
         self.land()
-        if isinstance(self.link.results.get(self._arenas.number), Failed):
-            self.step = self._before
+        self.retract()
         if stand.step == self.step:
             self.honour(want)
             return True
@@ -119,6 +118,11 @@ class Saving:
             raise
         return self.step == stand.step
 
+    def retract(self) -> None:
+        """A snapshot of which nothing became is as if it had never been taken."""
+        if isinstance(self.link.results.get(self._arenas.number), Failed):
+            self.step = self._before
+
     def honour(self, want: Want) -> None:
         """Nothing more comes of this request."""
         if want.serial:
@@ -133,7 +137,9 @@ class Saving:
     def wait_free(self) -> bool:
         """Until the arena is ours, for a last snapshot that has the time."""
         self.land()
-        return self._wait("the upload before the last one", lambda: self._arenas.last_free() is not None)
+        arenas = self._arenas
+        self._wait("the upload before the last one", lambda: arenas.last_free() is not None or arenas.parted)
+        return arenas.last_free() is not None
 
     def permitted(self, *, stop: bool, seconds: float) -> bool:
         """Wait until an arena is ours, for a save that all ranks take now."""
