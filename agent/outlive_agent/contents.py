@@ -16,12 +16,14 @@ class Contents:
 
     ``values``: the names on ``run.state``. ``fleeting``: each module's buffers that its ``state_dict()``
     leaves out. ``foreign``: torch.distributed.checkpoint saved it, which says none of this.
+    ``imported``: there is no more.
     """
 
     objects: Mapping[str, str]
     values: Sequence[str]
     fleeting: Mapping[str, frozenset[str]]
     foreign: bool = False
+    imported: bool = False
 
 
 def read_contents(store: ObjectStore, manifest: Manifest) -> Contents:
@@ -41,6 +43,7 @@ def read_contents(store: ObjectStore, manifest: Manifest) -> Contents:
                 if tree["kind"] == "module"
             },
             foreign="dcp" in document,
+            imported=bool(document.get("imported")),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         where = f"the values of {manifest.run} {manifest.id}"

@@ -62,6 +62,7 @@ class Process:
             act()
         finally:
             self._sessions = dict(session._sessions)
+            session._sessions.clear()
 
 
 @pytest.fixture
@@ -116,6 +117,14 @@ def test_a_save_that_fails_is_none_and_the_next_one_is_whole(
     for step in (2, 3):
         assert verify(store, read_manifest(store, "gpt", CheckpointId(1, step))).ok
     assert Process(tmp_path).load() == 3
+
+
+def test_one_run_is_one_life_however_its_place_is_written(tmp_path: Path, store: ObjectStore) -> None:
+    """Reader and writer know of each other although one of them names the store in another way."""
+    Process(tmp_path).save(1)
+    outlive.dcp.load({"w": torch.zeros(8)}, outlive.dcp.Reader(f"file://{tmp_path}/", run="gpt"))
+    save({"w": torch.ones(8)}, storage_writer=outlive.dcp.Writer(str(tmp_path), run="gpt"), checkpoint_id="2")
+    assert read_manifest(store, "gpt", CheckpointId(2, 2)).parent == CheckpointId(1, 1)
 
 
 def test_a_writer_takes_what_was_loaded_to_another_process(tmp_path: Path, store: ObjectStore) -> None:

@@ -144,7 +144,8 @@ def _kept(contents: Contents) -> list[tuple[str, str]]:
     named = [f"{name} ({kind})" if kind != "object" else name for name, kind in contents.objects.items()]
     if not named and not contents.values:
         return []
-    facts = [("keeps", ", ".join([*named, "the random generators", "the place in the data"]))]
+    always = [] if contents.imported else ["the random generators", "the place in the data"]
+    facts = [("keeps", ", ".join([*named, *always]))]
     return [*facts, ("run.state", ", ".join(contents.values))] if contents.values else facts
 
 

@@ -47,6 +47,9 @@ def test_a_directory_of_files_is_one_model(cli: Cli, store: ObjectStore, tmp_pat
         save_file({name: TENSORS[name]}, tmp_path / f"model-{number}.safetensors")
     assert cli("import", str(tmp_path), "gpt", "--json").json["bytes"] > 0
     assert json.loads(cli("show", "gpt", "--json").out)["step"] == 0
+    shown = cli("show", "gpt").out
+    assert "model (module)" in shown
+    assert "random generators" not in shown
 
 
 def test_a_run_that_is_there_is_left_alone(cli: Cli, gpt: ObjectStore, tmp_path: Path) -> None:

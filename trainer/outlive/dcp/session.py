@@ -112,14 +112,16 @@ def _by_content(holder: Manifest | Part) -> dict[str, Blob]:
     return {blob.blake3: blob for blob in holder.blobs()}
 
 
-_sessions: dict[Place, Session] = {}
+_sessions: dict[tuple[str, str], Session] = {}
+"""By the store's own name, which is the same however the script wrote it, and the run."""
 _guard = threading.Lock()
 
 
 def session_of(place: Place) -> Session:
     """The session of this process for that run: a training makes a writer for each save, and has one life."""
+    key = place.open().location, place.run
     with _guard:
-        known = _sessions.get(place)
+        known = _sessions.get(key)
         if known is None or known.process != os.getpid():
-            known = _sessions[place] = Session(place)
+            known = _sessions[key] = Session(place)
         return known
