@@ -35,7 +35,7 @@ def test_saves_by_the_clock(machine: Machine) -> None:
 def test_stop_saves_the_last_step(machine: Machine, number: signal.Signals) -> None:
     """A stop by signal saves the step that was reached, and the next start goes on right there."""
     run = machine.exec("--steps", "100000", "--log", str(machine.directory / "log"))
-    run.wait_line("saved step 20 ")
+    run.wait_line(r"saved step [2-9]0 ")
     run.signal(number)
     assert run.exit_code() == Exit.RESUME, run.text
     reached = int((machine.directory / "log").read_text().split()[-1])
@@ -122,7 +122,7 @@ def test_command_ends_with_a_killed_agent(machine: Machine) -> None:
 def test_both_killed(machine: Machine) -> None:
     """When everything is killed at once, the next start resumes from the last checkpoint."""
     run = machine.exec("--steps", "100000")
-    run.wait_line("saved step 20 ")
+    run.wait_line(r"saved step [2-9]0 ")
     (trainer,) = children(run.process.pid)
     run.signal(signal.SIGSTOP)
     kill(trainer)

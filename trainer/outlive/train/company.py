@@ -35,6 +35,11 @@ class Alone:
 
     first = True
 
+    def say(self, line: str) -> None:
+        """Advice about the script, which is the same in every rank: the first one gives it."""
+        if self.first:
+            say(line)
+
     def connect(
         self, settings: Mapping[str, str], *, stopped: Callable[[], bool]
     ) -> "tuple[Link, Given | None]":

@@ -216,7 +216,7 @@ class Run:
             return
         outcome: Outcome = "exception"
         if error is None and not self._moving and not self._steps:
-            say("run.step() was never called, so nothing of this training was saved")
+            self._standing.say("run.step() was never called, so nothing of this training was saved")
         self._standing.leave()
         try:
             outcome = self._ending().leave(error)
@@ -278,7 +278,7 @@ class Run:
         resume.check_names(objects=tracked, values=values)
         claimed = resume.claim(self._tracked)
         for name in [name for name in tracked if name not in claimed]:
-            say(f"{name} is not in the checkpoint and starts anew")
+            self._standing.say(f"{name} is not in the checkpoint and starts anew")
         here = refilled(values, resume.values)
         self._unseen = Unseen({name: here[name] for name in resume.values})
         self.state = State(here, self._unseen)
@@ -292,7 +292,7 @@ class Run:
         for name, saved in self._unseen.replaced().items():
             line = None if self._moving else replaced_line(name, saved, vars(self.state)[name])
             if line is not None:
-                say(line)
+                self._standing.say(line)
 
     def _doubt(self) -> None:
         if self._resume is None:
@@ -304,7 +304,7 @@ class Run:
             # split of the data, must come out as in the first life.
             rng.restore(before)
         if reasons:
-            say(f"this resume may not be bit-exact: {'; '.join(reasons)}")
+            self._standing.say(f"this resume may not be bit-exact: {'; '.join(reasons)}")
 
     def _capture(self) -> dict[str, Any]:
         return {
@@ -347,12 +347,18 @@ class Run:
             _say_hint(why)
             raise
         for name in self._tracked.forgotten_schedulers():
-            say(f"{name} has a scheduler that is not tracked: hand it to attach(), or it restarts on resume")
+            self._standing.say(
+                f"{name} has a scheduler that is not tracked: hand it to attach(), or it restarts on resume"
+            )
         if self._resume is not None:
             for name in self._resume.unclaimed:
-                say(f"the checkpoint holds {name}, which nothing has claimed; it is not saved again")
+                self._standing.say(
+                    f"the checkpoint holds {name}, which nothing has claimed; it is not saved again"
+                )
         if not self._entered:
-            say("attached without 'with', so the end is saved only if the script calls run.close()")
+            self._standing.say(
+                "attached without 'with', so the end is saved only if the script calls run.close()"
+            )
         self._moving = True
 
     def _look_around(self, frame: FrameType) -> None:
@@ -360,7 +366,7 @@ class Run:
         self._looked = True
         names = unkept(frame, kept=vars(self.state))
         if names:
-            say(unkept_line(names))
+            self._standing.say(unkept_line(names))
 
     def _close(self, outcome: Outcome, message: str) -> None:
         self._closed = True

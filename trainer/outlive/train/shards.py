@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from outlive.store import boxes
 from outlive.train.ranks import joined
 
 _LOCAL_SGD = "post_localSGD_hook"
@@ -170,14 +171,13 @@ def like(parameter: Tensor, piece: Tensor) -> Tensor:
 
 def overlap(one: Box, other: Box) -> "tuple[tuple[slice, ...], tuple[slice, ...]] | None":
     """Where in each of them what both have lies; None if they have nothing in common."""
-    ours, theirs = [], []
-    for at, size, start, length in zip(one.at, one.shape, other.at, other.shape, strict=True):
-        begin, end = max(at, start), min(at + size, start + length)
-        if begin >= end:
-            return None
-        ours.append(slice(begin - at, end - at))
-        theirs.append(slice(begin - start, end - start))
-    return tuple(ours), tuple(theirs)
+    ours, theirs = boxes.Box(at=one.at, shape=one.shape), boxes.Box(at=other.at, shape=other.shape)
+    shared = boxes.overlap(ours, theirs)
+    return None if shared is None else (_slices(shared.within(ours)), _slices(shared.within(theirs)))
+
+
+def _slices(box: boxes.Box) -> tuple[slice, ...]:
+    return tuple(map(slice, box.at, box.end))
 
 
 def _placements(tensor: Tensor) -> Sequence[Any]:
