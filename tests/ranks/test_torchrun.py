@@ -29,10 +29,11 @@ def untouched(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 def test_ranks_that_are_told_to_stop_go_on_exactly(
     tmp_path: Path, untouched: dict[str, Ends], way: str, how: str
 ) -> None:
-    """SIGTERM to the agent, or to everyone at once: all ranks save the same step, and the next life ends as
-    the run that nobody touched, each rank with its own data and its own chance."""
+    """SIGTERM to the agent, or to everyone at once, data workers too: all ranks save the same step,
+    and the next life ends as the run that nobody touched, each rank with its own data and its own chance."""
     place = Place(folder=tmp_path)
-    first = place.start("first", "--way", way, "--pause", "0.05", torchrun=("--max-restarts", "3"))
+    script = ["--way", way, "--pause", "0.05", "--workers", "2" if how == "group" else "0"]
+    first = place.start("first", *script, torchrun=("--max-restarts", "3"))
     first.wait_for(r"saved step 1\d ")
     if how == "agent":
         first.process.send_signal(signal.SIGTERM)

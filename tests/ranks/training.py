@@ -69,6 +69,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--way", default="ddp")
     arguments.add_argument("--epochs", type=int, default=4)
+    arguments.add_argument("--workers", type=int, default=0, help="that load the data of each rank")
     arguments.add_argument("--pause", type=float, default=0.0, help="seconds between two steps")
     arguments.add_argument("--look", action="store_true", help="say what was restored, and end")
     arguments.add_argument("--hurry", type=Path, help="the end is not reached until this file is there")
@@ -80,7 +81,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = TensorDataset(torch.randn(SAMPLES, 12, generator=torch.Generator().manual_seed(1)))
     sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=world, rank=rank, seed=3)
-    loader = DataLoader(data, batch_size=8, sampler=sampler)
+    loader = DataLoader(data, batch_size=8, sampler=sampler, num_workers=options.workers)
     torch.manual_seed(100 + rank)
     with outlive.attach(model=model, optimizer=optimizer, seen=0) as run:
         if options.look:
