@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -19,7 +20,7 @@ from dcp.states import blank, same, trained
 from fakes.servers import shared
 from outlive.dcp import session
 from outlive.dcp.index import Index
-from outlive.errors import Damaged, Unavailable
+from outlive.errors import Damaged, NotFound, Unavailable
 from outlive.objects.interface import Body, ObjectStore
 from outlive.objects.location import open_store
 from outlive.objects.retry import Retrying
@@ -208,6 +209,32 @@ def test_a_rank_follows_the_coordinator(tmp_path: Path) -> None:
     process.save(2)
     reader.read_data(replace(plan, storage_data=CheckpointId(1, 2)), planner)
     assert into["w"].tolist() == [2] * 8
+
+
+def test_a_step_that_is_not_there_is_no_beginning(tmp_path: Path) -> None:
+    """Who names a step that nobody saved is told so, and does not start from nothing without a word."""
+    process = Process(tmp_path)
+    process.save(1)
+    with pytest.raises(NotFound, match=r"run gpt in .* has no checkpoint of step 7"):
+        process.load(step=7)
+
+
+def test_what_the_first_rank_can_not_do_all_ranks_hear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that the first rank can't ask is an error on every rank: nobody waits for ever."""
+
+    def away(reader: outlive.dcp.Reader) -> list[CheckpointId]:
+        raise Unavailable("the store went away")
+
+    said: list[object] = []
+    monkeypatch.setattr(outlive.dcp.Reader, "wanted", away)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_rank", lambda group: 0)
+    monkeypatch.setattr(dist, "broadcast_object_list", lambda box, src, group: said.extend(box))
+    with pytest.raises(Unavailable, match="the store went away"):
+        outlive.dcp.load({"w": torch.zeros(8)}, outlive.dcp.Reader(str(tmp_path), run="gpt"))
+    assert isinstance(said[0], Unavailable)
 
 
 def test_an_empty_run_touches_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load as load_with_torch
 
 from outlive.dcp.reader import Reader
-from outlive.errors import Damaged, NotFound
+from outlive.errors import Damaged, NotFound, OutliveError
 from outlive.store.layout import CheckpointId
 
 log = logging.getLogger(__name__)
@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 def load(state_dict: dict[str, Any], storage_reader: Reader, **options: Any) -> CheckpointId | None:
     """Load the newest whole checkpoint into `state_dict`; None, and nothing is touched, if the run has none.
+    ``NotFound`` if it has none of the step that `checkpoint_id` names.
 
     `options` are those of ``torch.distributed.checkpoint.load``. A checkpoint that turns out to be damaged
     while it is read is passed over, on all ranks. ``Damaged`` if none is left: `state_dict` holds rubbish.
@@ -24,8 +25,9 @@ def load(state_dict: dict[str, Any], storage_reader: Reader, **options: Any) -> 
     storage_reader.reset(options.get("checkpoint_id"))
     group = options.get("process_group")
     alone = bool(options.get("no_dist")) or not (dist.is_available() and dist.is_initialized())
-    found = list(storage_reader.candidates()) if alone or dist.get_rank(group) == 0 else []
-    order = found if alone else _told(found, group)
+    order = _candidates(storage_reader) if alone else _told(storage_reader, group)
+    if isinstance(order, OutliveError):
+        raise order
     last: BaseException | None = None
     for checkpoint in order:
         storage_reader.choose(checkpoint)
@@ -49,12 +51,21 @@ def load(state_dict: dict[str, Any], storage_reader: Reader, **options: Any) -> 
     return None
 
 
-def _told(found: list[CheckpointId], group: Any) -> list[CheckpointId]:
-    """The first rank's list, on all of them."""
-    box: list[Any] = [found]
+def _candidates(reader: Reader) -> list[CheckpointId] | OutliveError:
+    """What to try, or why that can't be known: it is told like an answer, or the other ranks would wait."""
+    try:
+        return reader.wanted()
+    except OutliveError as error:
+        return error
+
+
+def _told(reader: Reader, group: Any) -> list[CheckpointId] | OutliveError:
+    """The first rank's answer, on all of them."""
+    box: list[Any] = [_candidates(reader) if dist.get_rank(group) == 0 else None]
     first = 0 if group is None else dist.get_global_rank(group, 0)
     dist.broadcast_object_list(box, src=first, group=group)
-    return list(box[0])
+    answer: list[CheckpointId] | OutliveError = box[0]
+    return answer
 
 
 def _is_damage(error: BaseException) -> bool:

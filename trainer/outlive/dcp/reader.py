@@ -66,6 +66,13 @@ class Reader(StorageReader):
         """What would be tried, best first."""
         return candidates(self.store, self._place.run, step=self._step)
 
+    def wanted(self) -> list[CheckpointId]:
+        """The same; ``NotFound`` if a step was named that is not there."""
+        found = list(self.candidates())
+        if not found and self._step is not None:
+            raise no_checkpoint(self.store, self._place.run, self._step)
+        return found
+
     def choose(self, checkpoint: CheckpointId | None) -> None:
         """Read this one, whatever is newer; None: the newest again."""
         self._chosen = checkpoint
