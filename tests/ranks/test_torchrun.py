@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,18 @@ def test_ranks_that_are_killed_go_on_exactly(
     first.signal_all(signal.SIGKILL)
     first.end()
     assert place.finish("second", "--way", way, ranks=ranks) == untouched[way]
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_large_pieces_are_copied_beside_the_training(place: Place, way: str) -> None:
+    """Where a rank's piece is worth a thread it is copied during the next step, and is of its boundary."""
+    script = ["--way", way, "--width", "200000", "--epochs", "1"]
+    first = place.start("first", *script, "--pause", "0.05")
+    first.wait_for(r"(?s)saved step.*saved step.*saved step")
+    first.signal_all(signal.SIGKILL)
+    first.end()
+    ends = place.finish("second", *script)
+    assert ends == replace(place, run="untouched").finish("third", *script)
 
 
 def test_a_rank_that_dies_is_started_again_by_torchrun(place: Place, untouched: dict[str, Ends]) -> None:

@@ -26,10 +26,10 @@ import outlive
 SAMPLES = 320
 
 
-def build(way: str) -> nn.Module:
+def build(way: str, width: int) -> nn.Module:
     """The model, sharded in this way."""
     torch.manual_seed(7)
-    model = nn.Sequential(nn.Linear(12, 30), nn.ReLU(), nn.Dropout(0.1), nn.Linear(30, 7))
+    model = nn.Sequential(nn.Linear(12, width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 7))
     world = dist.get_world_size()
     if way == "plain":
         return model
@@ -69,6 +69,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--way", default="ddp")
     arguments.add_argument("--epochs", type=int, default=4)
+    arguments.add_argument("--width", type=int, default=30, help="of the hidden layer")
     arguments.add_argument("--workers", type=int, default=0, help="that load the data of each rank")
     arguments.add_argument("--pause", type=float, default=0.0, help="seconds between two steps")
     arguments.add_argument("--look", action="store_true", help="say what was restored, and end")
@@ -77,7 +78,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    model = build(options.way)
+    model = build(options.way, options.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = TensorDataset(torch.randn(SAMPLES, 12, generator=torch.Generator().manual_seed(1)))
     sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=world, rank=rank, seed=3)
