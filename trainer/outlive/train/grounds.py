@@ -1,5 +1,6 @@
 """The memory of all ranks of a node, as their first rank owns it (docs/RANKS.md, "One image a node")."""
 
+import contextlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Slot:
     windows: tuple[Layout, list[Tensor]] | None = None
     cleared: Layout | None = None
     pinned: int = 0
+    touching: threading.Thread | None = None
 
 
 class Others(Protocol):
@@ -169,8 +171,6 @@ class Grounds:
         if slot.cleared is not layout:
             layout.clear_gaps(image)
             slot.cleared = layout
-        if not slot.pinned:
-            slot.pinned = pin(image)
         return Room(arena=arena, number=self._permitted[0], windows=slot.windows[1])
 
     def hand_over(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
@@ -231,10 +231,26 @@ class Grounds:
             self._link.send(ArenaOffer(arena=number, bytes=end), slot.arena.fd)
         slot.stretches, slot.windows, slot.cleared = stretches, None, None
         own = stretches[self._rank]
-        slot.arena.prefault(own.offset, own.bytes)
+        self._join(slot)
+        slot.touching = threading.Thread(
+            target=self._touch, args=(slot, own), name="outlive-prefault", daemon=True
+        )
+        with contextlib.suppress(RuntimeError):  # no thread to be had: then the first save touches it
+            slot.touching.start()
         self._others.grounds(number, slot.arena, stretches)
 
+    def _touch(self, slot: Slot, own: Stretch) -> None:
+        """Off the training's thread, as the first touch of memory takes ten times as long as its copying."""
+        if slot.arena is not None and not slot.pinned:
+            slot.arena.prefault(own.offset, own.bytes)
+            slot.pinned = pin(slot.arena.view[own.offset : own.offset + own.bytes])
+
+    def _join(self, slot: Slot) -> None:
+        if slot.touching is not None and slot.touching.ident is not None:
+            slot.touching.join()
+
     def _drop(self, slot: Slot) -> None:
+        self._join(slot)
         unpin(slot.pinned)
         slot.windows, slot.cleared, slot.pinned = None, None, 0
         if slot.arena is not None:

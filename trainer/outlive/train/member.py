@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -31,6 +31,7 @@ class Piece:
     arena: Arena
     offset: int
     bytes: int
+    pinned: int = 0
 
     @property
     def view(self) -> memoryview:
@@ -47,14 +48,28 @@ class MemberLink(Link):
 
     def _hear(self, message: Message, fds: Sequence[int]) -> None:
         if isinstance(message, Ground) and len(fds) == 1:
-            arena = Arena.attach(os.dup(fds[0]), message.size)
-            arena.prefault(message.offset, message.bytes)
-            self.pieces[message.arena] = Piece(arena=arena, offset=message.offset, bytes=message.bytes)
+            self._take_ground(message, os.dup(fds[0]))
         elif isinstance(message, Permit):
             self.results.pop(message.number, None)
             self.permit = message
         else:
             super()._hear(message, fds)
+
+    def let_go(self) -> None:
+        """Of all ground."""
+        for piece in self.pieces.values():
+            unpin(piece.pinned)
+        self.pieces.clear()
+
+    def _take_ground(self, ground: Ground, fd: int) -> None:
+        """Touched here and not at the first copy, which would take ten times as long."""
+        arena = Arena.attach(fd, ground.size)
+        arena.prefault(ground.offset, ground.bytes)
+        former = self.pieces.get(ground.arena)
+        if former is not None:
+            unpin(former.pinned)
+        piece = Piece(arena=arena, offset=ground.offset, bytes=ground.bytes)
+        self.pieces[ground.arena] = replace(piece, pinned=pin(piece.view))
 
 
 class Grounded:
@@ -66,7 +81,6 @@ class Grounded:
         self._asked = -1
         self._windows: dict[int, tuple[Layout, Piece, list[Tensor]]] = {}
         self._cleared: dict[int, tuple[Layout, Piece]] = {}
-        self._pinned = 0
 
     @property
     def parted(self) -> bool:
@@ -107,7 +121,6 @@ class Grounded:
         if self._cleared.get(arena) != (layout, piece):
             layout.clear_gaps(piece.view)
             self._cleared[arena] = (layout, piece)
-        self._pin(piece)
         return Place(arena=arena, number=permit.number, windows=known[2])
 
     def hand_over(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
@@ -131,15 +144,9 @@ class Grounded:
         raise ProtocolError("the first rank of this node is gone")
 
     def close(self) -> None:
-        unpin(self._pinned)
-        self._pinned = 0
         self._windows.clear()
         self._cleared.clear()
-        self._link.pieces.clear()
-
-    def _pin(self, piece: Piece) -> None:
-        if not self._pinned:
-            self._pinned = pin(piece.view)
+        self._link.let_go()
 
 
 def join_first(
