@@ -82,7 +82,8 @@ class AgreedRequests(Requests):
             self._stop(want, stand)
 
     def _stop(self, want: Want, stand: Stand) -> NoReturn:
-        if self._saving.secure(urgent=True):
+        # An earlier snapshot is secure, too, where none of this step came about.
+        if self._saving.step == stand.step and self._saving.secure(urgent=True):
             self._leave(self._stopped_code())
         if self._saving.link.refused is not None:
             say(f"Error: {self._saving.link.refused.message}")
