@@ -127,8 +127,8 @@ def moved_out(tree: Any) -> Any:
 
 def _moved_out(stored: Stored) -> Stored:
     if stored.box is None:
-        return replace(stored, view=stored.view.clone())
-    return replace(stored, view=revive(stored, "cpu"), box=None, strides=None)
+        return replace(stored, view=stored.view.clone(), pieces=tuple)
+    return replace(stored, view=revive(stored, "cpu"), box=None, strides=None, pieces=tuple)
 
 
 def _unique(tensors: Sequence[Named]) -> list[Named]:
