@@ -26,6 +26,7 @@ soak:    ## the long forms of the fault tests, with their counts (an hour; SEED=
 	PYTHONPATH=tests $(PYTHON) tests/fault/kills.py --trainer 100 --agent 50 --both 50 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/ranks/kills.py --kills 60 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/effects.py $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(PYTHON) tests/fault/chaos.py --runs 15 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/races.py --rounds 200 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/long_life.py --saves 3000 $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(PYTHON) tests/fault/decision.py --checkpoints 10000

@@ -65,6 +65,8 @@ class Beginning:
                 self._post(BeginFailed(error=error))
             except (MemoryError, OSError, RuntimeError) as error:  # the arena, or a thread, is not to be had
                 short = shortage(error)
+                if short is None and self._closing.is_set():
+                    return  # the process ends, and starts no more threads; nobody waits for its state
                 if short is None:
                     raise
                 self._post(BeginFailed(error=short))

@@ -4,7 +4,7 @@ A life claims, saves twice, is restored and pruned, on a real S3 server behind a
 Whatever happens, what was acknowledged restores, and no checkpoint names a chunk that is not there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -12,7 +12,16 @@ from uuid import uuid4
 import pytest
 
 from fakes.checkpoints import Passed, begin, keys, snapshot
-from fakes.proxy import Exchange, Proxy, Request, proxied
+from fakes.faults import (
+    Fault,
+    altered,
+    answer_lost,
+    cut_on_the_way_down,
+    cut_on_the_way_up,
+    refused,
+    shortened,
+)
+from fakes.proxy import Proxy, Request, proxied
 from fakes.servers import shared
 from outlive.errors import Damaged, Denied, OutliveError, StoreFull, Throttled, Unavailable
 from outlive.objects.credentials import Credentials
@@ -28,53 +37,9 @@ from outlive.store.prune import prune
 from outlive.store.retention import Keep
 from outlive.store.verify import verify
 
-Fault = Callable[[Exchange], None]
 ALWAYS = 10**9
 BIG = bytes(range(256)) * 8192
 """2 MiB: bulk."""
-
-
-def refused(status: int, code: str) -> Fault:
-    """A refusal; the body was read, as most servers do."""
-
-    def fault(exchange: Exchange) -> None:
-        exchange.read()
-        exchange.refuse(status, code)
-
-    return fault
-
-
-def answer_lost(exchange: Exchange) -> None:
-    """The request took effect, and nobody learns it."""
-    exchange.forward(exchange.read())
-    exchange.reset()
-
-
-def cut_on_the_way_up(exchange: Exchange) -> None:
-    exchange.read(exchange.request.length // 2)
-    exchange.reset()
-
-
-def cut_on_the_way_down(exchange: Exchange) -> None:
-    answer = exchange.forward(exchange.read())
-    half = answer.body[: len(answer.body) // 2]
-    exchange.answer(
-        type(answer)(status=answer.status, headers=answer.headers, body=half), length=len(answer.body)
-    )
-    exchange.reset()
-
-
-def shortened(exchange: Exchange) -> None:
-    """A gateway that believes half of it to be all."""
-    answer = exchange.forward(exchange.read())
-    half = answer.body[: len(answer.body) // 2]
-    exchange.answer(type(answer)(status=answer.status, headers=answer.headers, body=half))
-
-
-def altered(exchange: Exchange) -> None:
-    answer = exchange.forward(exchange.read())
-    body = bytes([answer.body[0] ^ 1]) + answer.body[1:]
-    exchange.answer(type(answer)(status=answer.status, headers=answer.headers, body=body))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

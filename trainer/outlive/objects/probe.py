@@ -89,7 +89,12 @@ def _one_winner(store: ObjectStore, key: str) -> bool:
     nonces = [secrets.token_hex(16).encode() for _ in range(WRITERS)]
     start = threading.Barrier(WRITERS)
     with ThreadPoolExecutor(WRITERS) as writers:
-        wins = list(writers.map(_writer(store, key, start), nonces))
+        try:
+            wins = list(writers.map(_writer(store, key, start), nonces))
+        except BaseException:
+            # No thread to be had, or the process ends: those that came would wait for the rest for ever.
+            start.abort()
+            raise
     winners = [nonce for nonce, won in zip(nonces, wins, strict=True) if won]
     try:
         held = store.get(key, at_most=64)
