@@ -4,13 +4,13 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from fakes.checkpoints import IDENTITY, Clock, begin, keys, restored, snapshot
+from fakes.checkpoints import IDENTITY, Clock, begin, image, keys, restored, snapshot
 from fakes.crashing import CrashingStore, Death, When, crashing_disk
 from fakes.invariants import check, check_no_garbage, state
 from fakes.stores import Killed, UnconditionalStore
@@ -41,8 +41,10 @@ class Scene:
     owner: Committer
     acknowledged: list[int] = field(default_factory=list)
 
-    def save(self, committer: Committer, step: int) -> None:
-        committer.commit(snapshot(step, *state(step), values=b"%d" % step))
+    def save(self, committer: Committer, step: int, *, ranks: int = 1) -> None:
+        """Every rank holds the same tensors, and values of its own."""
+        images = tuple(image(*state(step), values=b"%d of %d" % (rank, step)) for rank in range(ranks))
+        committer.commit(replace(snapshot(step, b""), images=images))
         self.acknowledged.append(step)
 
 
@@ -88,6 +90,12 @@ def saves(store: ObjectStore, scene: Scene) -> None:
     committer = owner_in(store, scene)
     for step in (7, 8):
         scene.save(committer, step)
+
+
+def saves_of_ranks(store: ObjectStore, scene: Scene) -> None:
+    committer = owner_in(store, scene)
+    for step in (7, 8):
+        scene.save(committer, step, ranks=3)
 
 
 def saves_what_was_saved(store: ObjectStore, scene: Scene) -> None:
@@ -141,6 +149,7 @@ OPERATIONS: dict[str, tuple[Operation, int]] = {
     "adopt": (adopts, 2),
     "rewind": (goes_back, 2),
     "save": (saves, 5),
+    "save of ranks": (saves_of_ranks, 10),
     "save again": (saves_what_was_saved, 1),
     "save without its claim": (saves_without_its_claim, 3),
     "a whole life": (lives, 15),

@@ -17,6 +17,7 @@ from outlive.store.layout import CheckpointId
 from outlive.store.lives import Life, hold
 from outlive.store.manifest import Blob, Chunk, Manifest, Part, Reason
 from outlive.store.newest import read_manifest
+from outlive.store.owners import check_owners
 from outlive.store.placing import Placing
 from outlive.store.survey import missing
 from outlive.store.table import TensorTable
@@ -185,8 +186,7 @@ class Committer:
         """Every object that is not in the store already, many at once; the parts that name them all."""
         own = self._id(snapshot)
         tables = [_checked_table(image) for image in snapshot.images]
-        if len(tables) > 1:
-            _check_owners(tables)
+        _check_together(tables)
         pieces = [cut(table) for table in tables]
         blobs: dict[tuple[int, int], Blob] = {}
         placing = Placing(self._store, self.life.run, own, known=self._known, guard=self._guard)
@@ -310,10 +310,12 @@ def _checked_table(image: Image) -> TensorTable:
     return table
 
 
-def _check_owners(tables: Sequence[TensorTable]) -> None:
+def _check_together(tables: Sequence[TensorTable]) -> None:
     """What a rank leaves to another one must be there, or nobody could restore it."""
     try:
-        whole_tensors(tables, where="the snapshot")
+        check_owners(tables, where="the snapshot")
+        if len(tables) > 1:
+            whole_tensors(tables, where="the snapshot")
     except Damaged as error:
         raise StateError(str(error)) from error
 

@@ -12,6 +12,7 @@ from outlive.store.flight import Cancel, Tally, each, workers_for
 from outlive.store.layout import CheckpointId
 from outlive.store.manifest import Blob, Manifest, Part
 from outlive.store.newest import newest_first, read_manifest
+from outlive.store.owners import check_owners
 from outlive.store.table import TensorTable
 
 Fetching = Callable[[int, int], None]
@@ -85,8 +86,9 @@ def fetch(
 
     work = [(rank, index) for rank, part in enumerate(parts) for index in range(-2, len(part.chunks))]
     each(work, read, workers=workers_for(store), cancelled=cancelled)
-    for rank, part in enumerate(parts):
-        check_table(documents[rank, -2], part, where=f"the tensor table of {manifest.id}")
+    where = f"the tensor table of {manifest.id}"
+    tables = [check_table(documents[rank, -2], part, where=where) for rank, part in enumerate(parts)]
+    check_owners(tables, where=str(manifest.id))
     return tuple(
         Notes(offset=starts[rank], table=documents[rank, -2], values=documents[rank, -1])
         for rank in range(len(parts))

@@ -11,6 +11,8 @@ from outlive.store.chunks import CHUNK_BYTES
 from outlive.store.fetch import Fetching, check_table, read_blob
 from outlive.store.flight import Cancel, Tally, each, workers_for
 from outlive.store.manifest import Blob, Manifest
+from outlive.store.owners import check_owners
+from outlive.store.table import TensorTable
 
 _MOST_BUFFERS: Final = 4
 
@@ -71,16 +73,23 @@ def verify(
 
 
 def _documents(store: ObjectStore, manifest: Manifest, *, hurt: set[str]) -> list[Problem]:
-    """Tables whose bytes are right and that say something impossible."""
+    """Tables whose bytes are right and that say something impossible, each for itself or together."""
     problems: list[Problem] = []
+    tables: list[TensorTable] = []
     for part in manifest.parts:
         key = layout.chunk(manifest.run, part.table.home, blake3=part.table.blake3)
         if key in hurt:
             continue
         try:
-            check_table(store.get(key, at_most=part.table.bytes), part, where=key)
+            tables.append(check_table(store.get(key, at_most=part.table.bytes), part, where=key))
         except Damaged as error:
             problems.append(_problem(manifest, part.table, str(error)))
+    if len(tables) == len(manifest.parts):
+        key = layout.manifest(manifest.run, manifest.id)
+        try:
+            check_owners(tables, where=key)
+        except Damaged as error:
+            problems.append(Problem(key=key, message=str(error)))
     return problems
 
 
