@@ -84,7 +84,7 @@ def test_agent_and_training_killed_at_once_go_on(scene: Scene) -> None:
 
 def test_training_that_stops_without_its_agent_stays_stopped_until_that_is_back(scene: Scene) -> None:
     """Told to stop while the agent is away, it says so (74), and systemd starts it no more behind the back of
-    whoever told it. With the agent the run goes on."""
+    whoever told it. With the agent the run goes on, in the life that the agent had left."""
     text = drop_in(scene.user_data(SLOW), AGENT, "Restart=no")
     droplet = scene.next_machine(user_data=text)
     wait_for_step(droplet, 20)
@@ -97,5 +97,6 @@ def test_training_that_stops_without_its_agent_stays_stopped_until_that_is_back(
     saved = scene.saved()[0].step
     droplet.run("systemctl", "start", AGENT)
     wait_finished(droplet)
-    assert [0, saved] == [life.from_step for life in scene.lives()]
+    assert f"resumed at step {saved} " in "\n".join(droplet.journal.messages(unit=TRAIN))
+    assert [0] == [life.from_step for life in scene.lives()]
     assert untouched() == scene.end()
