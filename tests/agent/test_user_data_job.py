@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outlive.errors import ConfigError
@@ -174,6 +174,7 @@ def test_environment_file_holds_every_value(variables: dict[str, str]) -> None:
     assert variables == read
 
 
+@example({"no": None})
 @given(
     st.recursive(
         st.text(st.characters(exclude_categories=["Cs"]))

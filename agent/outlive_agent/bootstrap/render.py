@@ -201,11 +201,11 @@ def yaml_lines(content: Mapping[str, object], indent: str = "") -> list[str]:
     lines = []
     for key, value in content.items():
         if isinstance(value, Mapping):
-            lines += [f"{indent}{key}:", *yaml_lines(value, indent + "  ")] if value else []
+            lines += [f"{indent}{_scalar(key)}:", *yaml_lines(value, indent + "  ")] if value else []
         elif isinstance(value, list):
-            lines.append(f"{indent}{key}: [{', '.join(_scalar(item) for item in value)}]")
+            lines.append(f"{indent}{_scalar(key)}: [{', '.join(_scalar(item) for item in value)}]")
         else:
-            lines.append(f"{indent}{key}: {_scalar(value)}")
+            lines.append(f"{indent}{_scalar(key)}: {_scalar(value)}")
     return lines
 
 
