@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from outlive.errors import ConfigError, OutliveError
+from outlive.programs import program
 
 _MODULE = "outlive.dcp.convert"
 _MISSING = ("No module named 'torch'", "No module named 'numpy'", "No module named 'outlive'")
@@ -21,7 +22,7 @@ def convert(arguments: Sequence[str], *, python: Path | None) -> dict[str, Any]:
     interpreter = str(python or sys.executable)
     try:
         done = subprocess.run(  # noqa: S603 - our own program
-            [interpreter, "-m", _MODULE, *arguments], capture_output=True, text=True, check=False
+            [*program(_MODULE, python=interpreter), *arguments], capture_output=True, text=True, check=False
         )
     except OSError as error:
         raise ConfigError(f"{interpreter} can't be run: {error.strerror}", hint="--python PATH") from error

@@ -1,7 +1,5 @@
 """In and out again: a model is imported, trained by ranks under ``attach``, exported, read by torch."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 import outlive.dcp
 from dcp.states import same
+from dcp.verbs import verb
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is:UserWarning")
 TRAINING = Path(__file__).with_name("attached.py")
@@ -25,10 +24,10 @@ def test_a_model_goes_in_is_trained_by_ranks_and_comes_out(tmp_path: Path) -> No
     model = nn.Sequential(nn.Linear(10, 7), nn.ReLU(), nn.Linear(7, 3))
     torch.save(model.state_dict(), tmp_path / "in.pt")
     store = ("--store", str(tmp_path / "store"))
-    _outlive("import", str(tmp_path / "in.pt"), "gpt", *store)
+    verb("import", str(tmp_path / "in.pt"), "gpt", *store)
     ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(TRAINING))
-    _outlive("exec", *store, "--run", "gpt", "--", sys.executable, *ranks)
-    _outlive("export", "gpt", str(tmp_path / "out.safetensors"), *store)
+    verb("exec", *store, "--run", "gpt", "--", sys.executable, *ranks)
+    verb("export", "gpt", str(tmp_path / "out.safetensors"), *store)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for batch in (torch.ones(4, 10), torch.zeros(4, 10)):
         model(batch).sum().backward()
@@ -41,16 +40,3 @@ def test_a_model_goes_in_is_trained_by_ranks_and_comes_out(tmp_path: Path) -> No
     into: dict[str, Any] = {"model": {name: torch.zeros_like(tensor) for name, tensor in found.items()}}
     load(into, storage_reader=outlive.dcp.Reader(str(tmp_path / "store"), run="gpt"))
     same(found, into["model"])
-
-
-def _outlive(*arguments: str) -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "outlive_agent", *arguments],
-        env={**environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,13 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from dcp.states import same
+from dcp.verbs import verb
+from fakes.shadows import cast_shadows
 from outlive.dcp import convert
 from outlive.dcp.naming import chosen
 from outlive.errors import ConfigError, Damaged, OutliveError
 from outlive.train.imported import completed
+from outlive_agent import torch_side
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is:UserWarning")
 
@@ -60,9 +62,9 @@ def test_a_training_begins_with_what_torch_has_saved(tmp_path: Path) -> None:
     source = _directory(tmp_path / "step-40")
     (tmp_path / "train.py").write_text(TRAINING)
     common = ["--store", str(tmp_path / "store")]
-    said = _outlive("import", str(source), "gpt", "--step", "40", *common)
+    said = verb("import", str(source), "gpt", "--step", "40", *common)
     assert "not taken along (2 names): epoch, optimizer" in said.stdout
-    said = _outlive("exec", *common, "--run", "gpt", "--", sys.executable, str(tmp_path / "train.py"))
+    said = verb("exec", *common, "--run", "gpt", "--", sys.executable, str(tmp_path / "train.py"))
     assert "optimizer is not in the checkpoint and starts anew" in said.stderr
     assert "may not be bit-exact" not in said.stderr
     weights, kept = json.loads(said.stdout)
@@ -141,15 +143,14 @@ def test_floats_become_the_type_that_was_asked_for(tmp_path: Path) -> None:
         convert.dtype_of("int8")
 
 
-def _outlive(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("OUTLIVE_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "outlive_agent", *arguments],
-        env={**environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
+def test_a_folder_that_a_model_came_in_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``json.py`` or ``torch.py`` beside the files is not taken for a module by the conversion."""
+    source, target = tmp_path / "model.pt", tmp_path / "model.safetensors"
+    torch.save({"w": torch.ones(3)}, source)
+    folder = tmp_path / "downloaded"
+    folder.mkdir()
+    cast_shadows(folder)
+    (folder / "torch.py").write_text("raise SystemExit('run')\n")
+    monkeypatch.chdir(folder)
+    torch_side.convert(["import", str(source), str(target)], python=None)
+    assert torch.equal(convert.read(target)["w"], torch.ones(3))

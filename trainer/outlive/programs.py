@@ -5,11 +5,11 @@ import sys
 _WITHOUT_THE_DIRECTORY = "import sys; sys.path[:] = filter(None, sys.path)"
 
 
-def program(module: str) -> list[str]:
-    """What starts the ``main`` of ``module``, with this interpreter; arguments follow.
+def program(module: str, *, python: str = sys.executable) -> list[str]:
+    """What starts the ``main`` of ``module``, with this interpreter or another; arguments follow.
 
     ``python -m`` would look for every module in the working directory first, which is the training's: a
     ``types.py`` or ``queue.py`` of the user's there would be imported by us. (Python's ``-P`` is of 3.11.)
     """
     begin = f"{_WITHOUT_THE_DIRECTORY}; from {module} import main; sys.exit(main())"
-    return [sys.executable, "-c", begin]
+    return [python, "-c", begin]

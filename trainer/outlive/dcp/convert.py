@@ -1,12 +1,11 @@
 """From torch's files to safetensors and back, for the agent, which has no torch.
 
-Run as ``python -m outlive.dcp.convert``. Nothing is executed on the way in: files of ``torch.save`` are read
-with ``weights_only``, the index of a checkpoint directory by an unpickler that knows the few types in it.
+A program of its own (``outlive.programs``). Nothing is executed on the way in: files of ``torch.save`` are
+read with ``weights_only``, the index of a checkpoint directory by an unpickler that knows its few types.
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -156,7 +155,3 @@ def dtype_of(name: str | None) -> torch.dtype | None:
 def _is_zip(source: Path) -> bool:
     with source.open("rb") as file:
         return file.read(2) == b"PK"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
