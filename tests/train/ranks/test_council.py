@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]
@@ -119,6 +120,29 @@ def test_a_rank_that_does_not_answer_is_named_and_holds_up_nobody() -> None:
     assert any("rank 2 does not answer" in line for line in world.said)
     assert world.rounds() == {}
     assert world.permits == []
+
+
+class Gone(Exception):
+    """What torch raises when the store's host has gone."""
+
+
+@pytest.mark.parametrize(("over", "lines"), [(False, 1), (True, 0)])
+def test_a_store_that_is_gone_is_told_while_the_training_goes_on(over: bool, lines: int) -> None:
+    """Nobody saves the ranks from then on, so they say it; when their loop is over it is no news."""
+    world = World(2)
+    council = world.ranks[1].council
+
+    def gone(keys: list[str]) -> bool:
+        raise Gone("Connection reset by peer\nand a long trace")
+
+    council._store = SimpleNamespace(check=gone)
+    if over:
+        council.leave()
+    council._run()
+    said = [line for line in world.said if "no more saves" in line]
+    assert len(said) == lines
+    assert all("(Connection reset by peer)" in line for line in said)
+    assert council.over is not None
 
 
 def test_an_interval_in_steps_is_agreed_before_its_step() -> None:

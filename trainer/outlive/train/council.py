@@ -146,11 +146,17 @@ class Council:
             try:
                 self.tick()
             except Exception as error:  # torch raises its own kinds when the store's host is gone
-                with self._changed:
-                    self.over = self.over or str(error).splitlines()[0]
-                    self._changed.notify_all()
+                self._end(str(error).splitlines()[0] if str(error) else type(error).__name__)
                 return
             self._woken.wait(self.period)
+
+    def _end(self, why: str) -> None:
+        """Nothing can be agreed any more. While the loop goes on nobody saves it: that must not be silent."""
+        with self._changed:
+            told, self.over = self.over is not None or self._left, self.over or why
+            self._changed.notify_all()
+        if not told:
+            self.hall.say(f"no more saves: the ranks' store is gone ({why}); the last checkpoint stands")
 
     @property
     def period(self) -> float:
