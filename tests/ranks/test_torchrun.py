@@ -19,7 +19,7 @@ Ends = dict[int, dict[str, Any]]
 @pytest.fixture(scope="module")
 def untouched(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ends]:
     """How the ranks end that nobody disturbs."""
-    ways = {"ddp": 2, "fsdp": 2, "hsdp": 4, "tp": 4}
+    ways = {"ddp": 2, "fsdp": 2, "tensor": 2, "hsdp": 4, "tp": 4}
     return {
         way: Place(folder=tmp_path_factory.mktemp(way), warm=warm).finish("one", "--way", way, ranks=ranks)
         for way, ranks in ways.items()
@@ -52,7 +52,7 @@ def test_ranks_that_are_told_to_stop_go_on_exactly(
     assert place.finish("second", "--way", way) == untouched[way]
 
 
-@pytest.mark.parametrize(("way", "ranks"), [("ddp", 2), ("fsdp", 2), ("hsdp", 4), ("tp", 4)])
+@pytest.mark.parametrize(("way", "ranks"), [("ddp", 2), ("fsdp", 2), ("tensor", 2), ("hsdp", 4), ("tp", 4)])
 def test_ranks_that_are_killed_go_on_exactly(
     place: Place, untouched: dict[str, Ends], way: str, ranks: int
 ) -> None:

@@ -39,6 +39,9 @@ def build(way: str, width: int) -> nn.Module:
         mesh = init_device_mesh("cpu", (world,))
     elif way == "hsdp":
         mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
+    elif way == "tensor":
+        mesh = init_device_mesh("cpu", (world,))
+        return parallelize_module(model, mesh, {"0": ColwiseParallel(), "3": RowwiseParallel()})
     else:
         both = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("data", "tensor"))
         parallelize_module(model, both["tensor"], {"0": ColwiseParallel(), "3": RowwiseParallel()})

@@ -4,19 +4,17 @@ import contextlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
 from outlive.staging.arena import Arena
 from outlive.staging.messages import ArenaOffer, SnapshotTaken
+from outlive.staging.parts import PAGE
 from outlive.train.arenas import MAIN, SPARE, Room
 from outlive.train.devices import pin, unpin
 from outlive.train.layout import Layout
 from outlive.train.link import Link
-
-PAGE: Final = 4096
-"""Every rank's ground begins at a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
@@ -43,18 +44,17 @@ class Joint:
             holder, there = entry.owner, self._at_owner(rank, entry)
         if entry.strides is not None and not is_dense(entry.shape, entry.strides):
             raise Damaged(f"{entry.path} has strides that are not those of a dense tensor")
-        box = None
-        if entry.whole is not None and entry.at is not None:
-            box = Box(whole=entry.whole, at=entry.at, shape=entry.shape)
-        return Stored(
+        found = Stored(
             view=self._view(holder, there),
             path=entry.path,
             device=entry.device,
             strides=entry.strides,
             place=(holder, there.offset),
-            box=box,
-            pieces=partial(self.pieces, entry.path),
         )
+        if entry.whole is None or entry.at is None:
+            return found
+        box = Box(whole=entry.whole, at=entry.at, shape=entry.shape)
+        return replace(found, box=box, pieces=partial(self.pieces, entry.path))
 
     def _at_owner(self, rank: int, entry: TensorEntry) -> TensorEntry:
         owner = entry.owner

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from outlive.train.parts import Part
 from outlive.train.placing import NO_COPIES, PARTIAL, Copies, named, put
 from outlive.train.ranks import joined
-from outlive.train.shards import Spread, local, mark, partial, settled
+from outlive.train.shards import Spread, is_sharded, local, mark, partial, settle
 from outlive.train.tensors import FROZEN, Named, Stored, bits, dtype_name, obstacle, place, revive
 from outlive.train.trees import revived
 
@@ -45,8 +45,10 @@ class TrackedModule:
         """The tree to save. `stepped` are the ids of all parameters that tracked optimizers change, `copies`
         what other ranks hold alike.
         """
-        sharded = settled(self.module) if joined() else False
+        if joined():
+            settle(self.module)
         live = self._tensors()
+        sharded = joined() and any(map(is_sharded, live.values()))
         frozen = {name for name, parameter in self.parameters() if not parameter.requires_grad}
         steady = [id(tensor) in stepped for tensor in live.values()]
         tensors = {name: local(tensor) for name, tensor in live.items()} if sharded else live

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from outlive.train.parts import Part
 from outlive.train.placing import NO_COPIES, Copies, made, named
 from outlive.train.shards import Spread, is_sharded, local, mark
-from outlive.train.tensors import Stored, bits, dtype_name, revive
+from outlive.train.tensors import Named, Stored, bits, dtype_name, revive
 from outlive.train.trees import revived
 
 
@@ -76,18 +76,15 @@ class TrackedOptimizer:
                 }
             return found
 
-        values = [value for _, _, state in stateful for value in state.values()]
-        if not all(
-            type(value) is Tensor or (isinstance(value, Tensor) and is_sharded(value)) for value in values
-        ):
-            return tree()
+        tensors = [value for _, _, state in stateful for value in state.values()]
+        marks: list[object] = []
+        if not set(map(type, tensors)) <= {Tensor}:  # at every save, and there may be hundreds of thousands
+            if not all(type(value) is Tensor or is_sharded(value) for value in tensors):
+                return tree()
+            marks = [mark(value) for value in tensors]
+            tensors = [local(value) for value in tensors]
         words = [(key, tuple(state)) for _, key, state in stateful]
-        marks = [mark(value) for value in values if is_sharded(value)]
-        return Part(
-            key=(words, marks, len(copies.ranks), copies.alike),
-            tensors=[local(value) for value in values],
-            build=tree,
-        )
+        return Part(key=(words, marks, len(copies.ranks), copies.alike), tensors=tensors, build=tree)
 
     def problems(self, saved: dict[str, Any], names: Mapping[int, str]) -> list[str]:
         """Everything that keeps the saved state from fitting, before anything is touched."""
@@ -147,10 +144,12 @@ class TrackedOptimizer:
                     group[word] = revived(value)
 
     def _named(self, value: Any, where: str, spread: Spread, ranks: tuple[int, ...]) -> Any:
-        if type(value) is not Tensor and not (isinstance(value, Tensor) and is_sharded(value)):
+        path = f"{self.name}/state/{where}"
+        if type(value) is Tensor and not ranks:
+            return Named(tensor=value, path=path, steady=True)
+        if type(value) is not Tensor and not is_sharded(value):
             return value
-        copies = Copies(ranks={id(value): ranks}) if ranks else NO_COPIES
-        return named(value, f"{self.name}/state/{where}", spread=spread, copies=copies, steady=True)
+        return named(value, path, spread=spread, copies=Copies(ranks={id(value): ranks}), steady=True)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All that it steps."""

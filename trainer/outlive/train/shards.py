@@ -32,9 +32,9 @@ class Held:
     ranks: tuple[int, ...] = ()
 
 
-def is_sharded(tensor: Tensor) -> bool:
+def is_sharded(value: object) -> bool:
     """Whether it is a DTensor. By name: most trainings never load that part of torch."""
-    return type(tensor).__name__ == "DTensor"
+    return type(value).__name__ == "DTensor"
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def local(tensor: Tensor) -> Tensor:
     found: Any = tensor._local_tensor  # type: ignore[attr-defined]
     if type(found).__name__ == "AsyncCollectiveTensor":
         found = found.wait()
-    piece: Tensor = found.detach() if found.requires_grad else found
+    piece: Tensor = found  # the same object each time, by which a plan knows it again
     return piece
 
 
@@ -141,15 +141,13 @@ def unwanted(target: object) -> str | None:
     return None
 
 
-def settled(module: nn.Module) -> bool:
+def settle(module: nn.Module) -> None:
     """See to it that FSDP2 holds shards again, if the last forward pass left whole parameters behind."""
-    sharded = False
     for child in module.modules():
-        if any(kind.__name__ == "FSDPModule" for kind in type(child).__mro__):
-            sharded = True
-            if not all(is_sharded(parameter) for parameter in child.parameters(recurse=False)):
-                child.reshard()  # type: ignore[operator]
-    return sharded
+        if any(kind.__name__ == "FSDPModule" for kind in type(child).__mro__) and not all(
+            map(is_sharded, child.parameters(recurse=False))
+        ):
+            child.reshard()  # type: ignore[operator]
 
 
 def like(parameter: Tensor, piece: Tensor) -> Tensor:
