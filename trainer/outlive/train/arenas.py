@@ -27,6 +27,22 @@ class Room:
     windows: Sequence[Tensor]
 
 
+class Pane:
+    """A stretch of memory, as the windows of the layout that is copied into it."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._layout: Layout | None = None
+        self._windows: list[Tensor] = []
+
+    def windows(self, layout: Layout) -> list[Tensor]:
+        """Made, and the gaps between them cleared, only when another layout comes."""
+        if self._layout is not layout:
+            layout.clear_gaps(self._view)
+            self._layout, self._windows = layout, layout.windows(self._view)
+        return self._windows
+
+
 class Memory(Protocol):
     """Where snapshots go. With several ranks: `grounds` for the first of a node, `member` for the others."""
 

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from torch import Tensor
-
 from outlive.staging.arena import Arena
 from outlive.staging.messages import ArenaOffer, SnapshotTaken
 from outlive.staging.parts import PAGE
-from outlive.train.arenas import MAIN, SPARE, Room
+from outlive.train.arenas import MAIN, SPARE, Pane, Room
 from outlive.train.devices import pin, unpin
 from outlive.train.layout import Layout
 from outlive.train.link import Link
@@ -32,8 +30,8 @@ class Slot:
     arena: Arena | None = None
     stretches: Mapping[int, Stretch] = field(default_factory=dict)
     sent: int = 0
-    windows: tuple[Layout, list[Tensor]] | None = None
-    cleared: Layout | None = None
+    pane: Pane | None = None
+    """The first rank's own ground."""
     pinned: int = 0
     touching: threading.Thread | None = None
 
@@ -161,15 +159,8 @@ class Grounds:
         """Room for the snapshot that is permitted."""
         assert self._permitted is not None  # noqa: S101 - `free` said so
         slot = self._slots[arena]
-        assert slot.arena is not None  # noqa: S101 - it was settled
-        own = slot.stretches[self._rank]
-        image = slot.arena.view[own.offset : own.offset + own.bytes]
-        if slot.windows is None or slot.windows[0] is not layout:
-            slot.windows = (layout, layout.windows(image))
-        if slot.cleared is not layout:
-            layout.clear_gaps(image)
-            slot.cleared = layout
-        return Room(arena=arena, number=self._permitted[0], windows=slot.windows[1])
+        assert slot.pane is not None  # noqa: S101 - it was settled
+        return Room(arena=arena, number=self._permitted[0], windows=slot.pane.windows(layout))
 
     def hand_over(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
         """This rank's part is copied."""
@@ -227,8 +218,9 @@ class Grounds:
             self._drop(slot)
             slot.arena = Arena.create(end)
             self._link.send(ArenaOffer(arena=number, bytes=end), slot.arena.fd)
-        slot.stretches, slot.windows, slot.cleared = stretches, None, None
         own = stretches[self._rank]
+        slot.stretches = stretches
+        slot.pane = Pane(slot.arena.view[own.offset : own.offset + own.bytes])
         self._join(slot)
         slot.touching = threading.Thread(
             target=self._touch, args=(slot, own), name="outlive-prefault", daemon=True
@@ -250,7 +242,7 @@ class Grounds:
     def _drop(self, slot: Slot) -> None:
         self._join(slot)
         unpin(slot.pinned)
-        slot.windows, slot.cleared, slot.pinned = None, None, 0
+        slot.pane, slot.pinned = None, 0
         if slot.arena is not None:
             slot.arena.close()
             slot.arena = None

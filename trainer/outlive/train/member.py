@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
 from outlive.errors import ConfigError, ProtocolError
 from outlive.staging.arena import Arena, notes_to_fd
 from outlive.staging.channel import connect
 from outlive.staging.messages import Failed as FailedPacket
 from outlive.staging.messages import Ground, Message, Permit, Room, SnapshotTaken
+from outlive.train.arenas import Pane
 from outlive.train.arenas import Room as Place
 from outlive.train.council import JobStore
 from outlive.train.devices import pin, unpin
@@ -79,8 +78,7 @@ class Grounded:
         self.number = 0
         self._link = link
         self._asked = -1
-        self._windows: dict[int, tuple[Layout, Piece, list[Tensor]]] = {}
-        self._cleared: dict[int, tuple[Layout, Piece]] = {}
+        self._panes: dict[int, tuple[Piece, Pane]] = {}
 
     @property
     def parted(self) -> bool:
@@ -115,13 +113,10 @@ class Grounded:
         """Room for the snapshot that is permitted."""
         permit, piece = self._link.permit, self._link.pieces[arena]
         assert permit is not None  # noqa: S101 - `free` said so
-        known = self._windows.get(arena)
-        if known is None or known[0] is not layout or known[1] is not piece:
-            self._windows[arena] = known = (layout, piece, layout.windows(piece.view))
-        if self._cleared.get(arena) != (layout, piece):
-            layout.clear_gaps(piece.view)
-            self._cleared[arena] = (layout, piece)
-        return Place(arena=arena, number=permit.number, windows=known[2])
+        known = self._panes.get(arena)
+        if known is None or known[0] is not piece:
+            self._panes[arena] = known = (piece, Pane(piece.view))
+        return Place(arena=arena, number=permit.number, windows=known[1].windows(layout))
 
     def hand_over(self, packet: SnapshotTaken, *, values: bytes, table: bytes) -> None:
         """Give the first rank what goes with the ground. ``EOFError`` if it has gone."""
@@ -144,8 +139,7 @@ class Grounded:
         raise ProtocolError("the first rank of this node is gone")
 
     def close(self) -> None:
-        self._windows.clear()
-        self._cleared.clear()
+        self._panes.clear()
         self._link.let_go()
 
 
